@@ -15,6 +15,7 @@ CLASSES = {
     "zeromq-async": "ch.epfl.gsn.networking.zeromq.ZeroMQWrapperAsync",
     "zeromq-sync": "ch.epfl.gsn.networking.zeromq.ZeroMQWrapperSync",
     "zeromq-push": "ch.epfl.gsn.networking.zeromq.ZeroMQWrapperPush",
+    "remote-api": "ch.epfl.gsn.wrappers.general.RemoteRestAPIWrapper",
     "multiformat": "ch.epfl.gsn.wrappers.MultiFormatWrapper",
 }
 # What its simulator produces.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chappe_stream::lines::{ElementReader, Format};
 use chappe_stream::{Field, FieldType, StreamSchema, Timestamp};
-use chappe_wrappers::program::{Line, Lines, Message};
+use chappe_wrappers::program::{End, Line, Lines, Message};
 use chappe_wrappers::{BATCH_BYTES_MAX, MARK_BYTES_MAX};
 
 use crate::bounds::Bound;
@@ -24,8 +24,9 @@ pub(crate) fn check(data: &[u8]) {
         let Some((each, output)) = data.split_first() else {
             return;
         };
-        let whole = lines([output]);
-        let pieces = lines(output.chunks(usize::from(*each).max(1)));
+        let end = if *each % 2 == 0 { End::Whole } else { End::Cut };
+        let whole = lines([output], end);
+        let pieces = lines(output.chunks(usize::from(*each).max(1)), end);
         assert_eq!(whole, pieces);
         for line in whole {
             check_line(&line);
@@ -34,10 +35,10 @@ pub(crate) fn check(data: &[u8]) {
 }
 
 /// The lines of output that arrives in pieces.
-fn lines<'o>(pieces: impl IntoIterator<Item = &'o [u8]>) -> Vec<Vec<u8>> {
+fn lines<'o>(pieces: impl IntoIterator<Item = &'o [u8]>, end: End) -> Vec<Vec<u8>> {
     let (mut lines, mut taken) = (Lines::default(), Vec::new());
     let mut take = |lines: &mut Lines| {
-        while let Some(Line::Whole(line) | Line::TooLong(line)) = lines.take() {
+        while let Some(Line::Whole(line) | Line::TooLong(line) | Line::Cut(line)) = lines.take() {
             taken.push(line.to_vec());
         }
     };
@@ -45,7 +46,7 @@ fn lines<'o>(pieces: impl IntoIterator<Item = &'o [u8]>) -> Vec<Vec<u8>> {
         lines.push(piece);
         take(&mut lines);
     }
-    lines.end();
+    lines.end(end);
     take(&mut lines);
     assert_eq!(lines.held_bytes(), 0);
     taken

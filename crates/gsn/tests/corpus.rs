@@ -1,6 +1,6 @@
-//! Goal: every test run checks the properties of the fuzz target.
-//! Method: replays `fuzz/corpus/gsn_kryo` and changes of it through the target's check, and properties over elements
-//! and structures.
+//! Goal: every test run checks the properties of the fuzz targets.
+//! Method: replays `fuzz/corpus/gsn_kryo`, `fuzz/corpus/gsn_rest` and changes of them through the targets' checks, and
+//! properties over elements and structures.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
 mod bounds;
@@ -8,6 +8,8 @@ mod bounds;
 mod corpus;
 #[path = "../../../fuzz/checks/gsn_kryo.rs"]
 mod gsn_kryo;
+#[path = "../../../fuzz/checks/gsn_rest.rs"]
+mod gsn_rest;
 
 use chappe_gsn::kryo::{
     DataField, DataType, GsnElement, GsnValue, decode_element, decode_structure, encode_element,
@@ -15,17 +17,27 @@ use chappe_gsn::kryo::{
 };
 use proptest::prelude::*;
 
-#[test]
-fn the_corpus_holds() {
-    corpus::replay("gsn_kryo", 10, |input| {
-        gsn_kryo::check(input);
+/// Replays a corpus, and each input with a bit changed and cut off at each place.
+fn replay(name: &str, inputs_min: usize, check: fn(&[u8])) {
+    corpus::replay(name, inputs_min, |input| {
+        check(input);
         for at in 0..input.len().min(400) {
             let mut changed = input.to_vec();
             changed[at] ^= 1 << (at % 8);
-            gsn_kryo::check(&changed);
-            gsn_kryo::check(&input[..at]);
+            check(&changed);
+            check(&input[..at]);
         }
     });
+}
+
+#[test]
+fn the_corpus_of_frames_holds() {
+    replay("gsn_kryo", 10, gsn_kryo::check);
+}
+
+#[test]
+fn the_corpus_of_answers_holds() {
+    replay("gsn_rest", 6, gsn_rest::check);
 }
 
 fn value() -> impl Strategy<Value = GsnValue> {
@@ -94,5 +106,6 @@ proptest! {
     #[test]
     fn arbitrary_bytes_hold(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         gsn_kryo::check(&bytes);
+        gsn_rest::check(&bytes);
     }
 }

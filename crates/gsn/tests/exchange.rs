@@ -92,6 +92,17 @@ impl Receiver {
     }
 }
 
+/// A frame that arrives in the year 2001.
+fn frame_of(peer: u64, frame: Vec<u8>) -> Arrival {
+    Arrival::Frame {
+        peer,
+        frame,
+        latest_ms: LATEST_MS,
+    }
+}
+
+const LATEST_MS: i64 = 1_000_000_000_000;
+
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A receiver that has registered, and its server has connected as peer 1.
@@ -112,7 +123,7 @@ fn registered() -> Receiver {
 #[test]
 fn an_element_is_answered_after_it_is_stored() {
     let mut receiver = registered();
-    assert_eq!(receiver.arrive(Arrival::Frame(1, element(5, 1))), []);
+    assert_eq!(receiver.arrive(frame_of(1, element(5, 1))), []);
     let Some(Occurrence::Element {
         number, progress, ..
     }) = receiver.occurred.pop()
@@ -122,7 +133,7 @@ fn an_element_is_answered_after_it_is_stored() {
     assert_eq!(progress.newest_ms, Some(5));
     assert_eq!(receiver.store(number), [Dispatch::Answer(1, ACCEPTED)]);
     // A frame that is no element is kept, and does not stall the server.
-    assert_eq!(receiver.arrive(Arrival::Frame(1, vec![7])), []);
+    assert_eq!(receiver.arrive(frame_of(1, vec![7])), []);
     let undecodable = matches!(
         receiver.occurred.pop(),
         Some(Occurrence::Undecodable { number: 2, .. })
@@ -132,10 +143,33 @@ fn an_element_is_answered_after_it_is_stored() {
 }
 
 #[test]
+fn an_element_from_the_future_is_taken_and_does_not_stop_the_replay() {
+    let mut receiver = registered();
+    let times = [8, LATEST_MS + 1, i64::MAX, 9, LATEST_MS, 10];
+    let mut newest = Vec::new();
+    for (number, timed_ms) in (1..).zip(times) {
+        receiver.arrive(frame_of(1, element(timed_ms, 1)));
+        let Some(Occurrence::Element {
+            progress, element, ..
+        }) = receiver.occurred.pop()
+        else {
+            panic!("{:?}", receiver.occurred);
+        };
+        assert_eq!(element.timed_ms, timed_ms);
+        newest.push(progress.newest_ms.unwrap());
+        assert_eq!(receiver.store(number), [Dispatch::Answer(1, ACCEPTED)]);
+    }
+    assert_eq!(newest, [8, 8, 8, 9, LATEST_MS, LATEST_MS]);
+    // It is recognized when it is replayed.
+    let replayed = receiver.arrive(frame_of(1, element(i64::MAX, 1)));
+    assert_eq!(replayed, [Dispatch::Answer(1, ACCEPTED)]);
+}
+
+#[test]
 fn a_receiver_that_starts_again_asks_for_the_newest_millisecond_and_recognizes_it() {
     let mut receiver = registered();
     for (number, (timed_ms, value)) in [(5, 1), (8, 1), (8, 2)].into_iter().enumerate() {
-        receiver.arrive(Arrival::Frame(1, element(timed_ms, value)));
+        receiver.arrive(frame_of(1, element(timed_ms, value)));
         receiver.store(number as u64 + 1);
     }
     let Some(Occurrence::Element { progress, .. }) = receiver.occurred.pop() else {
@@ -154,11 +188,11 @@ fn a_receiver_that_starts_again_asks_for_the_newest_millisecond_and_recognizes_i
     receiver.arrive(Arrival::Answer(structure()));
     receiver.arrive(Arrival::Connected(9));
     for value in [1, 2] {
-        let answered = receiver.arrive(Arrival::Frame(9, element(8, value)));
+        let answered = receiver.arrive(frame_of(9, element(8, value)));
         assert_eq!(answered, [Dispatch::Answer(9, ACCEPTED)]);
         assert_eq!(receiver.occurred.pop(), Some(Occurrence::Repeated));
     }
-    assert_eq!(receiver.arrive(Arrival::Frame(9, element(8, 3))), []);
+    assert_eq!(receiver.arrive(frame_of(9, element(8, 3))), []);
     assert!(matches!(
         receiver.occurred.pop(),
         Some(Occurrence::Element { .. })
@@ -171,16 +205,16 @@ fn a_renewal_ends_the_deliveries_before_it() {
     let asked = receiver.pass(Duration::from_secs(30));
     assert!(matches!(&asked[..], [Dispatch::Ask(_)]), "{asked:?}");
     // The earlier delivery is alive, and brings an element before the directory answers.
-    receiver.arrive(Arrival::Frame(1, element(5, 1)));
+    receiver.arrive(frame_of(1, element(5, 1)));
     assert_eq!(receiver.store(1), [Dispatch::Answer(1, ACCEPTED)]);
     receiver.arrive(Arrival::Connected(2));
     let refused = receiver.arrive(Arrival::Answer(structure()));
     assert_eq!(refused, [Dispatch::Answer(1, REFUSED)]);
     // The new delivery replays that element; the earlier one has nothing to say any more.
     receiver.occurred.clear();
-    let answered = receiver.arrive(Arrival::Frame(2, element(5, 1)));
+    let answered = receiver.arrive(frame_of(2, element(5, 1)));
     assert_eq!(answered, [Dispatch::Answer(2, ACCEPTED)]);
-    let answered = receiver.arrive(Arrival::Frame(1, element(6, 1)));
+    let answered = receiver.arrive(frame_of(1, element(6, 1)));
     assert_eq!(answered, [Dispatch::Answer(1, REFUSED)]);
     assert_eq!(
         receiver.occurred,
@@ -214,10 +248,10 @@ fn a_socket_without_a_registration_takes_windows_of_elements_and_answers_in_orde
     let mut receiver = Receiver::new(None, Progress::default(), Instant::ZERO);
     assert_eq!(receiver.machine.deadline(), None);
     receiver.arrive(Arrival::Connected(1));
-    receiver.arrive(Arrival::Frame(1, element(1, 1)));
+    receiver.arrive(frame_of(1, element(1, 1)));
     // A repeated element waits for the answer to the one before.
-    assert_eq!(receiver.arrive(Arrival::Frame(1, element(1, 1))), []);
-    receiver.arrive(Arrival::Frame(1, element(2, 1)));
+    assert_eq!(receiver.arrive(frame_of(1, element(1, 1))), []);
+    receiver.arrive(frame_of(1, element(2, 1)));
     let accepted = Dispatch::Answer(1, ACCEPTED);
     assert_eq!(receiver.store(1), [accepted.clone(), accepted.clone()]);
     assert_eq!(receiver.store(2), [accepted]);
@@ -324,9 +358,7 @@ impl World {
                 }
             }
             match self.server.step() {
-                Some((peer, frame)) => self
-                    .receiver
-                    .input(Input::Receive(Arrival::Frame(peer, frame))),
+                Some((peer, frame)) => self.receiver.input(Input::Receive(frame_of(peer, frame))),
                 None if is_quiet && self.receiver.sent.is_empty() => return,
                 None => {}
             }
@@ -440,7 +472,7 @@ proptest! {
                 Deed::KillReceiver => world.kill_receiver(false),
                 Deed::KillReceiverBeforeItsAnswer => {
                     if let Some((peer, frame)) = world.server.step() {
-                        world.receiver.input(Input::Receive(Arrival::Frame(peer, frame)));
+                        world.receiver.input(Input::Receive(frame_of(peer, frame)));
                         for occurrence in std::mem::take(&mut world.receiver.occurred) {
                             if let Occurrence::Element { progress, element, .. } = occurrence {
                                 world.stored.push(element.timed_ms);

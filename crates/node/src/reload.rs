@@ -318,7 +318,8 @@ pub(crate) fn write(
             file.write_all(text.as_bytes())?;
             file.sync_all()
         })
-        .and_then(|()| fs::rename(&hidden, path));
+        .and_then(|()| fs::rename(&hidden, path))
+        .and_then(|()| fs::File::open(directory)?.sync_all());
     written.map_err(|error| FileError::Io(format!("{}: {error}", path.display())))
 }
 

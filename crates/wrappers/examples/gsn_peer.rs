@@ -71,6 +71,7 @@ async fn wrap(file: &str, output: &str) -> Result<(), Box<dyn Error>> {
             mark: mark.clone(),
             condition,
             notes: Default::default(),
+            drops: Default::default(),
             inbox: tokio::sync::mpsc::channel(1).1,
         };
         let mut wrapper = (file.kind()?.open)(opening)?;
@@ -126,6 +127,7 @@ async fn export(
         let mut exporter = (file.kind()?.open)(ExporterOpening {
             file: &file,
             notes: Default::default(),
+            drops: Default::default(),
         })?;
         if let Err(error) = deliver(
             &mut *exporter,

@@ -98,6 +98,15 @@ pub struct Lost {
     pub messages: u64,
 }
 
+/// The account of a client, for which the messages that it sends count.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sender {
+    /// Its name; empty for one that has no share.
+    pub account: Arc<str>,
+    /// Most streams that count for it, and most bytes of their definitions; `None`: no limit.
+    pub definitions_max: Option<(usize, usize)>,
+}
+
 /// Elements and how far the peer was read. The host stores both in one append, so that after a crash
 /// the mark stands for exactly the elements that are stored.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -110,6 +119,8 @@ pub struct Batch {
     pub lost: Vec<Lost>,
     /// How far the peer was read, this batch included.
     pub mark: Mark,
+    /// The account that sent it to the node, if a client did: its share counts the elements.
+    pub sender: Option<Sender>,
 }
 
 impl Batch {
@@ -127,7 +138,7 @@ impl Batch {
         elements.map(element_weight).sum::<usize>() + messages.sum::<usize>()
     }
 
-    /// Adds what another batch has; its mark becomes that of both.
+    /// Adds what another batch has; its mark and its sender become those of both.
     pub fn append(&mut self, other: Self) {
         for part in other.parts {
             let same = |known: &&mut Part| {
@@ -141,6 +152,7 @@ impl Batch {
         self.undecodable.extend(other.undecodable);
         self.lost.extend(other.lost);
         self.mark = other.mark;
+        self.sender = other.sender;
     }
 
     /// Adds an element to the part of its stream.

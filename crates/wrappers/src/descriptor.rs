@@ -82,6 +82,9 @@ pub struct WrapperKeys {
     pub kind: String,
     /// The purpose.
     pub description: Option<String>,
+    /// The former name of this wrapper, whose file was removed or renamed: the first time it runs, it
+    /// continues where that one was, and it takes that one's streams.
+    pub continues: Option<String>,
     /// When an element counts as stored, and the peer's message as received. Default: the node's
     /// `log.level`.
     pub level: Option<Level>,
@@ -187,6 +190,7 @@ impl CommonKeys for WrapperKeys {
     const NAMES: &'static [&'static str] = &[
         "kind",
         "description",
+        "continues",
         "level",
         "device",
         "types",
@@ -198,6 +202,10 @@ impl CommonKeys for WrapperKeys {
     ];
 
     fn check(&self) -> Result<(), (&'static str, String, Option<String>)> {
+        if let Some(former) = self.continues.as_ref().filter(|name| !is_name(name)) {
+            let text = format!("{former:?} is not a name of a wrapper");
+            return Err(("continues", text, None));
+        }
         let limits = &self.limits;
         let ranges = [
             ("streams", u64::from(limits.streams), 1, 100_000),
@@ -266,6 +274,18 @@ impl WrapperFile {
             (stream.name.get_ref().clone(), definition)
         });
         fixed.collect()
+    }
+
+    /// Whether the file decides that the wrapper fills this stream, and no message: it names the stream, or
+    /// the names that its kind makes have no placeholders.
+    #[must_use]
+    pub fn names_stream(&self, stream: &str) -> bool {
+        let mut names = self
+            .keys
+            .streams
+            .iter()
+            .map(|table| table.get_ref().name.get_ref());
+        names.clone().any(|name| name == stream) || !names.any(|name| name.contains('{'))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The sink side: what a protocol implements so that elements leave the node.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use chappe_stream::Position;
 
@@ -17,11 +18,48 @@ pub struct Refused {
     pub reason: String,
 }
 
-/// What became of a batch: every element is with the peer, except those that it refused for good.
+/// Time after which a batch that the peer does not take counts as failed; reason: a peer that is slower than this
+/// is gone.
+const WRITE_TIME: Duration = Duration::from_secs(60);
+/// Time after which an exporter that passes elements one after another returns what the peer has; reason: the host
+/// moves its cursor, so that a slow peer gets nothing twice.
+pub(crate) const TURN_TIME: Duration = Duration::from_secs(20);
+
+/// What became of a batch: every element is with the peer, except those that it refused for good, or only a part.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Written {
     /// The elements that the peer will never accept. They become dead letters.
     pub refused: Vec<Refused>,
+    /// The peer has only a part of the batch.
+    pub partial: Option<Partial>,
+}
+
+/// A part of a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Partial {
+    /// The last element of each stream that the peer has, or refused; at least one.
+    pub reached: Vec<(String, Position)>,
+    /// Why the peer does not have the rest; `None` if it has not got its turn yet.
+    pub error: Option<WrapperError>,
+}
+
+impl Written {
+    /// The same, if the peer has only the elements up to these; what it refused later is passed to it again.
+    pub(crate) fn until(
+        mut self,
+        reached: Vec<(String, Position)>,
+        error: Option<WrapperError>,
+    ) -> Result<Self, WrapperError> {
+        if let (true, Some(error)) = (reached.is_empty(), &error) {
+            return Err(error.clone());
+        }
+        self.refused.retain(|one| {
+            let mut of_stream = reached.iter().filter(|(stream, _)| *stream == one.stream);
+            of_stream.any(|(_, at)| one.position.sequence <= at.sequence)
+        });
+        self.partial = Some(Partial { reached, error });
+        Ok(self)
+    }
 }
 
 /// What became of elements that were on their way.
@@ -61,7 +99,8 @@ pub trait Exporter: Send {
     /// carry their positions; the mark is empty.
     ///
     /// # Errors
-    /// The peer failed. The host opens the exporter again after a pause and repeats the batch.
+    /// The peer failed. The host opens the exporter again after a pause and repeats the batch; after
+    /// [`Written::partial`], the part of it that the peer does not have.
     fn write<'a>(&'a mut self, batch: &'a Batch) -> Step<'a, Result<Written, WrapperError>>;
 
     /// Whether elements are on their way when [`Exporter::write`] has returned.
@@ -81,6 +120,11 @@ pub trait Exporter: Send {
     /// The peer failed.
     fn delivered(&mut self) -> Step<'_, Result<Delivered, WrapperError>> {
         Box::pin(std::future::pending())
+    }
+
+    /// Time that one call of [`Exporter::write`] may take. Then it is dropped, and the peer has failed.
+    fn write_time(&self) -> Duration {
+        WRITE_TIME
     }
 
     /// The newest element of each stream that the peer has by its own account; called once, before the

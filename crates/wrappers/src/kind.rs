@@ -3,10 +3,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chappe_stream::DescriptorError;
+use chappe_transport::Drops;
 use schemars::Schema;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{Exporter, ExporterFile, Mark, Notes, Wrapper, WrapperError, WrapperFile, kinds};
+use crate::{
+    Exporter, ExporterFile, Mark, Notes, Sender, Wrapper, WrapperError, WrapperFile, kinds,
+};
 
 /// What a kind of wrapper promises, for the documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +58,8 @@ pub struct WrapperOpening<'a> {
     pub condition: Condition,
     /// Where it passes on what its peer prints for people.
     pub notes: Notes,
+    /// Where its sockets record what they drop.
+    pub drops: Drops,
     /// The messages that clients send to the node for it. A kind that takes none drops this, and then
     /// they are refused.
     pub inbox: mpsc::Receiver<Inbound>,
@@ -65,8 +70,17 @@ pub struct WrapperOpening<'a> {
 pub struct Inbound {
     /// The message.
     pub body: Vec<u8>,
+    /// The account that sent it.
+    pub sender: Sender,
     /// Answers the client; dropping it tells the client to send the message again.
-    pub reply: oneshot::Sender<Receipt>,
+    pub reply: oneshot::Sender<Result<Receipt, ShareExceeded>>,
+}
+
+/// A message was not stored, because it needs more new streams than the share of its sender has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShareExceeded {
+    /// The bytes of the definitions of the new streams.
+    pub definition_bytes: usize,
 }
 
 /// What became of a message that is stored.
@@ -105,6 +119,8 @@ pub struct ExporterOpening<'a> {
     pub file: &'a ExporterFile,
     /// Where it passes on what its peer prints for people.
     pub notes: Notes,
+    /// Where its sockets record what they drop.
+    pub drops: Drops,
 }
 
 /// Why a wrapper waits, if it does: a file does not exist yet, a peer has nothing new to say. Clones
@@ -142,6 +158,7 @@ pub fn wrapper_kinds() -> &'static [WrapperKind] {
         kinds::gsn::ASYNC_WRAPPER,
         kinds::gsn::PUSH_WRAPPER,
         kinds::gsn::SYNC_WRAPPER,
+        kinds::gsn::REMOTE_WRAPPER,
         kinds::sqlite::WRAPPER,
         kinds::system::WRAPPER,
         kinds::clock::WRAPPER,

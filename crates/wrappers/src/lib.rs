@@ -25,18 +25,18 @@ mod sent;
 mod wrapper;
 
 pub use batch::{
-    BATCH_BYTES_MAX, Batch, Lost, MARK_BYTES_MAX, Mark, MarkTooLong, Part, StreamDefinition,
-    Undecodable, element_weight,
+    BATCH_BYTES_MAX, Batch, Lost, MARK_BYTES_MAX, Mark, MarkTooLong, Part, Sender,
+    StreamDefinition, Undecodable, element_weight,
 };
 pub use descriptor::{
     CommandTable, CommonKeys, ExporterFile, ExporterKeys, FILE_BYTES_MAX, PeerFile, StartKey,
     TableStep, WrapperFile, WrapperKeys, WrapperLimits,
 };
-pub use exporter::{Delivered, Exporter, Refused, Written};
+pub use exporter::{Delivered, Exporter, Partial, Refused, Written};
 pub use inputs::{INPUT_BYTES_MAX, Inputs};
 pub use kind::{
-    Browse, Condition, Delivery, ExporterKind, ExporterOpening, Inbound, Receipt, WrapperKind,
-    WrapperOpening, exporter_kinds, wrapper_kinds,
+    Browse, Condition, Delivery, ExporterKind, ExporterOpening, Inbound, Receipt, ShareExceeded,
+    WrapperKind, WrapperOpening, exporter_kinds, wrapper_kinds,
 };
 pub use kinds::program::{ProgramCheck, check_program};
 pub use node::{NodeParts, StreamNow};
@@ -46,7 +46,7 @@ pub use schema::{exporter_schema, wrapper_schema};
 /// The lines that a program of kind `program` prints (docs/programs.md).
 pub mod program {
     pub use crate::kinds::program::{
-        Answer, Line, Lines, Message, Reached, Refusal, StreamMessage,
+        Answer, End, Line, Lines, Message, Reached, Refusal, StreamMessage,
     };
 }
 
@@ -79,6 +79,7 @@ mod tests {
             mark,
             condition: Condition::default(),
             notes: Notes::default(),
+            drops: Default::default(),
             inbox: tokio::sync::mpsc::channel(1).1,
         });
         opened.unwrap_or_else(|error| panic!("{error}"))

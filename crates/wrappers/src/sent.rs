@@ -51,9 +51,12 @@ fn refused<'v>(key: &str, value: &'v Value) -> Option<&'v str> {
     let is_secret = key.ends_with("_file")
         || ["authorities", "certificate", "certificates", "key", "file"].contains(&key);
     let is_path = key == "path" || key == "directory" || key.ends_with("_path");
+    // The directory of a GSN server is an address.
+    let is_address = |value: &str| key == "directory" && value.starts_with("tcp://");
     match value {
         Value::String(path) => {
-            let is_refused = (is_secret && !path.is_empty()) || (is_path && !is_data(path));
+            let is_outside = is_path && !is_data(path) && !is_address(path);
+            let is_refused = (is_secret && !path.is_empty()) || is_outside;
             is_refused.then_some(path)
         }
         Value::Array(values) => values.iter().find_map(|value| refused(key, value)),
@@ -87,6 +90,7 @@ mod tests {
     #[test]
     fn a_sent_file_stays_in_its_directory() {
         let inside = [
+            "kind = \"gsn-zeromq-push\"\ndirectory = \"tcp://10.0.0.1:22001\"",
             "kind = \"file\"\npath = \"data/a.csv\"",
             "kind = \"http\"\nurl = \"http://10.0.0.1/etc/passwd\"",
             "kind = \"http\"\nformat = { xml = { each = \"/a\" } }\n[[stream]]\nname = \"a\"\n\
@@ -99,6 +103,8 @@ mod tests {
             ("kind = \"program\"\nprogram = [\"sh\"]", "kind"),
             ("kind = \"file\"\npath = \"/etc/passwd\"", "path"),
             ("kind = \"file\"\npath = \"a/../../b\"", "path"),
+            ("kind = \"file\"\npath = \"tcp://a/b\"", "path"),
+            ("kind = \"dds\"\ndirectory = \"/etc\"", "directory"),
             ("kind = \"file\"\npath = \"other.toml\"", "path"),
             ("kind = \"file\"\npath = \"script.sh\"", "path"),
             ("kind = \"file\"\npath = \"server.token\"", "path"),

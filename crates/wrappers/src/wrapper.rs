@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use serde_json::{Map, Value};
 
-use crate::{Batch, Inputs, Mark, NodeParts};
+use crate::{Batch, Inputs, Mark, NodeParts, ShareExceeded};
 
 /// The future of one step of a wrapper or an exporter.
 pub type Step<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -127,10 +127,19 @@ pub trait Wrapper: Send {
     /// The peer failed; see [`WrapperError`].
     fn next(&mut self) -> Step<'_, Result<Batch, WrapperError>>;
 
+    /// Whether the peer repeats what was returned by [`Wrapper::next`] and not stored. If it does not, the host
+    /// counts that as lost.
+    fn repeats(&self) -> bool;
+
     /// So many elements of the batch with this mark do not fit their streams: they are dead letters now. Called
     /// before [`Wrapper::stored`] for this mark.
     fn refused(&mut self, mark: &Mark, elements: u64) {
         let _ = (mark, elements);
+    }
+
+    /// The batch with this mark is not stored: its new streams exceed the share of its sender.
+    fn exceeded(&mut self, mark: &Mark, exceeded: ShareExceeded) {
+        let _ = (mark, exceeded);
     }
 
     /// The batch with this mark and all batches before it have reached the level of their streams.

@@ -258,6 +258,7 @@ async fn try_file(flags: WrapperTry, json: bool) -> Outcome {
         mark: None,
         condition: condition.clone(),
         notes: Default::default(),
+        drops: Default::default(),
         inbox: tokio::sync::mpsc::channel(1).1,
     })
     .map_err(failed)?;

@@ -15,6 +15,9 @@
 //!   server that waits for the answer to an element takes it, ends that delivery, and goes on with the others;
 //! - everything that such a connection sends later is refused, too: the new delivery has it.
 //!
+//! Any program that reaches the socket can send an element of any time. One that is further ahead than the owner allows is
+//! an element like others, but does not move the progress: a registration after it would leave out everything in between.
+//!
 //! Elements of the same millisecond as the newest stored one are asked for again. They are recognized by their content,
 //! and so are those that an earlier delivery brought while the directory was asked.
 
@@ -102,8 +105,15 @@ pub enum Arrival {
     Connected(Peer),
     /// A peer has disconnected.
     Disconnected(Peer),
-    /// A peer sent this frame.
-    Frame(Peer, Vec<u8>),
+    /// A peer sent a frame.
+    Frame {
+        /// The peer.
+        peer: Peer,
+        /// The frame.
+        frame: Vec<u8>,
+        /// The latest time of an element that moves the progress, in milliseconds since 1970.
+        latest_ms: i64,
+    },
     /// The directory answered the last question.
     Answer(Vec<u8>),
     /// The directory did not answer.
@@ -310,7 +320,7 @@ impl Reception {
         }
     }
 
-    fn on_frame(&mut self, now: Instant, peer: Peer, frame: Vec<u8>) {
+    fn on_frame(&mut self, now: Instant, peer: Peer, frame: Vec<u8>, latest_ms: i64) {
         if let (Phase::Registered(_), Some(registration)) = (&self.phase, &self.registration) {
             self.silence = registration.silence;
             self.phase = Phase::Registered(now + self.silence);
@@ -342,7 +352,9 @@ impl Reception {
                 let number = self.last_number;
                 state.unanswered.push_back(Unanswered::Stored(number));
                 let content = content.unwrap_or_default();
-                self.progress.add(element.timed_ms, content);
+                if element.timed_ms <= latest_ms {
+                    self.progress.add(element.timed_ms, content);
+                }
                 self.remember(content);
                 let progress = self.progress.clone();
                 self.occur(Occurrence::Element {
@@ -420,7 +432,11 @@ impl Machine for Reception {
                 self.peers.insert(peer, State::default());
             }
             Input::Receive(Arrival::Disconnected(peer)) => self.on_disconnected(now, peer),
-            Input::Receive(Arrival::Frame(peer, frame)) => self.on_frame(now, peer, frame),
+            Input::Receive(Arrival::Frame {
+                peer,
+                frame,
+                latest_ms,
+            }) => self.on_frame(now, peer, frame, latest_ms),
             Input::Receive(Arrival::Answer(answer)) => self.on_answer(now, &answer),
             Input::Receive(Arrival::NoAnswer) => {
                 if matches!(self.phase, Phase::Asking) {

@@ -1,6 +1,6 @@
 //! The order of the calls of a reader: the next range of time, and which rows of an answer are new.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::read::Row;
 use crate::exchange::Progress;
@@ -9,6 +9,8 @@ use crate::exchange::Progress;
 const RECENT_MAX: usize = 64;
 /// How far the clocks of the server and of this node may differ. An empty range that ends later may still be filled.
 const CLOCKS_MS: i64 = 300_000;
+/// Rows that are further ahead of the clock than that; reason: each is remembered until the clock gets there.
+const AHEAD_MAX: usize = 4_096;
 
 /// A range of time to ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +24,8 @@ pub struct Asked {
 /// How far a sensor was read.
 ///
 /// Each range starts one millisecond before the newest element, because other elements of that millisecond may be
-/// missing. An answer that is too long is asked for again in halves.
+/// missing. An answer that is too long is asked for again in halves. A row whose time is far ahead of the clock does
+/// not count as how far the sensor was read: the rows before it would never be asked for.
 #[derive(Debug)]
 pub struct Pull {
     progress: Progress,
@@ -31,6 +34,8 @@ pub struct Pull {
     reached_ms: i64,
     window_ms: Option<i64>,
     recent: VecDeque<u64>,
+    /// Times and contents of the rows that are ahead of the clock.
+    ahead: BTreeSet<(i64, u64)>,
 }
 
 impl Pull {
@@ -43,6 +48,7 @@ impl Pull {
             reached_ms: i64::MIN,
             window_ms: None,
             recent: VecDeque::new(),
+            ahead: BTreeSet::new(),
         }
     }
 
@@ -83,8 +89,11 @@ impl Pull {
         }
     }
 
-    /// Whether a row was not taken before; it counts as taken now.
-    pub fn take(&mut self, row: &Row) -> bool {
+    /// Whether a row was not taken before, at this time of the clock; it counts as taken now.
+    ///
+    /// # Errors
+    /// More than 4,096 rows are ahead of the clock.
+    pub fn take(&mut self, row: &Row, now_ms: i64) -> Result<bool, AheadOfClock> {
         let Some(timed_ms) = row.timed_ms else {
             let is_new = !self.recent.contains(&row.content);
             if is_new {
@@ -93,19 +102,44 @@ impl Pull {
                     self.recent.pop_front();
                 }
             }
-            return is_new;
+            return Ok(is_new);
         };
+        let key = (timed_ms, row.content);
+        if timed_ms > now_ms.saturating_add(CLOCKS_MS) {
+            return self.take_ahead(key);
+        }
+        let was_ahead = self.ahead.remove(&key);
         let is_older = self
             .progress
             .newest_ms
             .is_some_and(|newest| newest > timed_ms);
         if is_older || self.progress.knows(timed_ms, row.content) {
-            return false;
+            return Ok(false);
         }
         self.progress.add(timed_ms, row.content);
-        true
+        Ok(!was_ahead)
+    }
+
+    fn take_ahead(&mut self, key: (i64, u64)) -> Result<bool, AheadOfClock> {
+        if self.ahead.contains(&key) {
+            return Ok(false);
+        }
+        if self.ahead.len() >= AHEAD_MAX {
+            // Those that the server has no more.
+            let newest = self.progress.newest_ms.unwrap_or(i64::MIN);
+            self.ahead = self.ahead.split_off(&(newest, 0));
+        }
+        if self.ahead.len() >= AHEAD_MAX {
+            return Err(AheadOfClock);
+        }
+        Ok(self.ahead.insert(key))
     }
 }
+
+/// Too many elements have times more than five minutes ahead of this node's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("more than {AHEAD_MAX} elements are dated five minutes or more ahead of this node's clock")]
+pub struct AheadOfClock;
 
 #[cfg(test)]
 mod tests {
@@ -139,7 +173,7 @@ mod tests {
                 rows.join(",")
             );
             for row in read_answer(text.as_bytes()).unwrap() {
-                if pull.take(&row) {
+                if pull.take(&row, now_ms).unwrap() {
                     taken.push(row.timed_ms.unwrap());
                 }
             }
@@ -198,7 +232,44 @@ mod tests {
             text: "[null]".to_owned(),
             element: Err("no time".to_owned()),
         };
-        assert!(pull.take(&row));
-        assert!(!pull.take(&row));
+        assert_eq!(pull.take(&row, 0), Ok(true));
+        assert_eq!(pull.take(&row, 0), Ok(false));
+    }
+
+    #[test]
+    fn a_time_ahead_of_the_clock_hides_no_later_row() {
+        let row = |timed_ms| Row {
+            timed_ms: Some(timed_ms),
+            content: 7,
+            text: String::new(),
+            element: Err(String::new()),
+        };
+        let mut pull = Pull::new(Progress::default(), 0);
+        let year_2099 = 4_070_908_800_000;
+        let now_ms = 1_700_000_000_000;
+        assert_eq!(pull.take(&row(year_2099), now_ms), Ok(true));
+        assert_eq!(pull.take(&row(now_ms), now_ms), Ok(true));
+        assert_eq!(pull.next(now_ms).from_ms, now_ms - 1);
+        assert_eq!(pull.take(&row(year_2099), now_ms), Ok(false));
+        // Its time comes.
+        assert_eq!(pull.take(&row(year_2099), year_2099), Ok(false));
+        assert_eq!(pull.next(year_2099).from_ms, year_2099 - 1);
+    }
+
+    #[test]
+    fn a_server_whose_clock_is_ahead_is_reported() {
+        let mut pull = Pull::new(Progress::default(), 0);
+        let mut take = |timed_ms| {
+            let row = Row {
+                timed_ms: Some(timed_ms),
+                content: 7,
+                text: String::new(),
+                element: Err(String::new()),
+            };
+            pull.take(&row, 0)
+        };
+        let begin = CLOCKS_MS + 1;
+        assert!((0..4_096).all(|n| take(begin + n) == Ok(true)));
+        assert_eq!(take(begin + 4_096), Err(AheadOfClock));
     }
 }

@@ -166,10 +166,12 @@ impl Iterator for Answer {
             Some(timed_ms) => self.element(timed_ms, &row),
             None => Err("it has no readable time".to_owned()),
         };
-        let end = (0..=KEPT_BYTES)
-            .rev()
-            .find(|end| text.is_char_boundary(*end));
-        text.truncate(end.unwrap_or(0));
+        if text.len() > KEPT_BYTES {
+            let end = (0..=KEPT_BYTES)
+                .rev()
+                .find(|end| text.is_char_boundary(*end));
+            text.truncate(end.unwrap_or(0));
+        }
         Some(Row {
             timed_ms,
             content,

@@ -4,7 +4,11 @@
 //! three doubles) and easier: 24 JVMs do not fit on one small machine. Storage is H2 in memory,
 //! window and history of one. `zeromq-async` is PUB/SUB; `zeromq-sync` waits for a byte after each
 //! element (it must be loaded after the producer, or it never starts). The results are read from
-//! the monitor's counters.
+//! the monitor's counters. The runs with `CounterVS` repeat the study's third one, ØMQ with Kryo, with
+//! the study's instrument: each subscribing virtual sensor counts its elements, and two snapshots of
+//! its counts are compared ([`counter`]).
+
+mod counter;
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -29,13 +33,63 @@ const PROXY: u16 = 22_022;
 const DIRECTORY: u16 = 22_023;
 const SYNC: u16 = 23_000;
 
-/// The measured settings: the wrapper, and the producer's period in milliseconds.
-const RUNS: [(&str, u32); 4] = [
-    ("zeromq-async", 10),
-    ("zeromq-async", 1),
-    ("zeromq-sync", 10),
-    ("zeromq-sync", 1),
+/// What a subscribing virtual sensor does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Processing {
+    /// It passes its elements on.
+    Bridge,
+    /// It counts them: `CounterVS`.
+    Counter,
+}
+
+/// The measured settings: the wrapper, the producer's period in milliseconds, the processing.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    wrapper: &'static str,
+    period_ms: u32,
+    processing: Processing,
+}
+
+const fn bridge(wrapper: &'static str, period_ms: u32) -> Run {
+    let processing = Processing::Bridge;
+    Run {
+        wrapper,
+        period_ms,
+        processing,
+    }
+}
+
+const fn counted(wrapper: &'static str, period_ms: u32) -> Run {
+    let processing = Processing::Counter;
+    Run {
+        wrapper,
+        period_ms,
+        processing,
+    }
+}
+
+const RUNS: [Run; 6] = [
+    bridge("zeromq-async", 10),
+    bridge("zeromq-async", 1),
+    bridge("zeromq-sync", 10),
+    bridge("zeromq-sync", 1),
+    counted("zeromq-async", 10),
+    counted("zeromq-sync", 10),
 ];
+
+impl Run {
+    fn name(self) -> String {
+        let Self {
+            wrapper, period_ms, ..
+        } = self;
+        match self.processing {
+            Processing::Bridge => format!("peer GSN, {wrapper}, every {period_ms} ms"),
+            Processing::Counter => {
+                format!("peer GSN, {wrapper} into CounterVS, every {period_ms} ms")
+            }
+        }
+    }
+}
 
 /// Elements per second of all subscriptions together, at the maximum; or the reason why there are
 /// none.
@@ -45,9 +99,9 @@ pub(crate) fn run(
     lines: &mut Vec<Line>,
 ) -> Result<f64, String> {
     let mut most: Result<f64, String> = Err("GSN was not measured".to_owned());
-    for (wrapper, period_ms) in RUNS {
-        let name = format!("peer GSN, {wrapper}, every {period_ms} ms");
-        match measure(bench, wrapper, period_ms, &name, report) {
+    for run in RUNS {
+        let name = run.name();
+        match measure(bench, run, &name, report) {
             Ok((line, all)) => {
                 lines.push(line);
                 most = Ok(most.map_or(all, |most| most.max(all)));
@@ -66,23 +120,25 @@ pub(crate) fn run(
 
 fn measure(
     bench: &Bench<'_>,
-    wrapper: &str,
-    period_ms: u32,
+    run: Run,
     name: &str,
     report: &mut Report,
 ) -> Result<(Line, f64), Error> {
     (bench.settings.progress)(name);
+    let Run {
+        wrapper, period_ms, ..
+    } = run;
     let folder = bench
         .folder
         .path()
-        .join(format!("gsn-{wrapper}-{period_ms}"));
+        .join(format!("gsn-{wrapper}-{period_ms}-{:?}", run.processing));
     let mut server = start(&folder, period_ms)?;
     wait(&mut server, STARTING, |counters| {
         counters.count("producer") > 0
     })?;
     let nodes = bench.sizes.nodes;
     for number in 0..nodes {
-        let text = subscriber(wrapper, number);
+        let text = subscriber(run, number);
         write(
             &folder,
             &format!("virtual-sensors/subscriber{number}.xml"),
@@ -93,15 +149,24 @@ fn measure(
     wait(&mut server, SUBSCRIBING, all)?;
     // A JVM is slow at first.
     std::thread::sleep(2 * bench.sizes.warm);
+    let counted = run.processing == Processing::Counter;
+    let snapshot = || counted.then(|| counter::snapshot(nodes)).transpose();
+    let first = snapshot()?;
     let (begin, before, busy) = (Instant::now(), Counters::read()?, server.processor_s());
     std::thread::sleep(bench.sizes.measure);
     let (after, seconds) = (Counters::read()?, begin.elapsed().as_secs_f64());
-    let rates = (0..nodes).map(|n| (after.subscriber(n) - before.subscriber(n)) as f64 / seconds);
-    let mut rates: Vec<f64> = rates.collect();
+    let busy = (server.processor_s() - busy) / seconds;
+    let last = snapshot()?;
+    let produced = (after.count("producer") - before.count("producer")) as f64 / seconds;
+    let mut rates: Vec<f64> = match first.iter().zip(&last).next() {
+        Some((first, last)) => first.iter().zip(last).map(counter::rate).collect(),
+        None => {
+            let counts = (0..nodes).map(|n| after.subscriber(n) - before.subscriber(n));
+            counts.map(|count| count as f64 / seconds).collect()
+        }
+    };
     rates.sort_by(f64::total_cmp);
     let total: f64 = rates.iter().sum();
-    let produced = (after.count("producer") - before.count("producer")) as f64 / seconds;
-    let busy = (server.processor_s() - busy) / seconds;
     let mut row = |what: &str, value: f64, unit: &'static str, note: String| {
         report.row(&format!("{name}: {what}"), value, unit, note);
     };
@@ -113,12 +178,18 @@ fn measure(
         slowest,
     );
     row("all together", total, "1/s", String::new());
+    if let Some((first, last)) = first.zip(last) {
+        let elements = counter::elements(&first, &last);
+        let note = format!("between two snapshots of {nodes} counts");
+        row("counted by CounterVS", elements as f64, "", note);
+    }
     let note = format!("asked for {}", 1_000 / period_ms);
     row("the producer", produced, "1/s", note);
     row("processors busy", busy, "", String::new());
+    let counter = if counted { "\nCounterVS" } else { "" };
     let line = Line {
         name: format!(
-            "GSN {}\n{period_ms} ms",
+            "GSN {}\n{period_ms} ms{counter}",
             wrapper.trim_start_matches("zeromq-")
         ),
         generated: produced,
@@ -152,7 +223,7 @@ fn start(folder: &Path, period_ms: u32) -> Result<Foreign, Error> {
     let address = format!(
         "<address wrapper=\"multiformat\"><predicate key=\"rate\">{period_ms}</predicate></address>"
     );
-    let producer = sensor("producer", 10, &address);
+    let producer = sensor("producer", 10, &address, Processing::Bridge);
     write(folder, "virtual-sensors/producer.xml", &producer)?;
     let open = ["lang", "util", "nio"].map(|name| format!("java.base/java.{name}=ALL-UNNAMED"));
     let mut arguments: Vec<OsString> = Vec::new();
@@ -170,7 +241,8 @@ fn start(folder: &Path, period_ms: u32) -> Result<Foreign, Error> {
     Foreign::start(&java, &arguments, folder)
 }
 
-fn subscriber(wrapper: &str, number: usize) -> String {
+fn subscriber(run: Run, number: usize) -> String {
+    let wrapper = run.wrapper;
     let predicate =
         |key: &str, value: &str| format!("<predicate key=\"{key}\">{value}</predicate>");
     let mut predicates =
@@ -185,18 +257,33 @@ fn subscriber(wrapper: &str, number: usize) -> String {
         predicates += &predicate("local_port", &port.to_string());
     }
     let address = format!("<address wrapper=\"{wrapper}\">{predicates}</address>");
-    sensor(&format!("subscriber{number}"), 100, &address)
+    sensor(&name(number), 100, &address, run.processing)
 }
 
-/// A descriptor: a bridge with a window and a history of one.
-fn sensor(name: &str, priority: u32, address: &str) -> String {
+/// The name of a subscribing virtual sensor.
+fn name(number: usize) -> String {
+    format!("subscriber{number}")
+}
+
+/// A descriptor: a bridge or a counter with a window and a history of one.
+fn sensor(name: &str, priority: u32, address: &str, processing: Processing) -> String {
+    // A counter gives its elements the time of its own, so that two may have one millisecond.
+    let processing = match processing {
+        Processing::Bridge => {
+            "<class-name>ch.epfl.gsn.vsensor.BridgeVirtualSensor</class-name><output-structure>\
+             <field name=\"light\" type=\"double\">a</field>\
+             <field name=\"temperature\" type=\"double\">b</field>\
+             <field name=\"packet_type\" type=\"int\">c</field></output-structure>"
+        }
+        Processing::Counter => {
+            "<class-name>ch.epfl.gsn.vsensor.CounterVS</class-name>\
+             <unique-timestamps>false</unique-timestamps><output-structure>\
+             <field name=\"counter\" type=\"bigint\">a</field></output-structure>"
+        }
+    };
     format!(
         "<virtual-sensor name=\"{name}\" priority=\"{priority}\"><processing-class>\
-         <class-name>ch.epfl.gsn.vsensor.BridgeVirtualSensor</class-name><output-structure>\
-         <field name=\"light\" type=\"double\">a</field>\
-         <field name=\"temperature\" type=\"double\">b</field>\
-         <field name=\"packet_type\" type=\"int\">c</field>\
-         </output-structure></processing-class><description>{name}</description>\
+         {processing}</processing-class><description>{name}</description>\
          <life-cycle pool-size=\"10\"/><addressing/><storage history-size=\"1\"/><streams>\
          <stream name=\"stream\"><source alias=\"source\" sampling-rate=\"1\" \
          storage-size=\"1\">{address}<query>select * from wrapper</query></source>\
@@ -205,8 +292,8 @@ fn sensor(name: &str, priority: u32, address: &str) -> String {
 }
 
 /// Writes a file under another name and renames it, because GSN watches its descriptors.
-fn write(folder: &Path, name: &str, text: &str) -> Result<(), Error> {
-    let path = folder.join(name);
+fn write(folder: &Path, file: &str, text: &str) -> Result<(), Error> {
+    let path = folder.join(file);
     let before = path.with_extension("new");
     std::fs::write(&before, text)
         .and_then(|()| std::fs::rename(&before, &path))
@@ -265,7 +352,7 @@ impl Counters {
     }
 
     fn subscriber(&self, number: usize) -> u64 {
-        self.count(&format!("subscriber{number}"))
+        self.count(&name(number))
     }
 }
 
@@ -287,11 +374,13 @@ mod tests {
     #[test]
     fn descriptors_are_xml() {
         let name = |local: &str| Name::owned("", local);
-        for (wrapper, address) in [
-            ("zeromq-async", "data_port=22022"),
-            ("zeromq-sync", "local_port=23003"),
+        for (run, address) in [
+            (bridge("zeromq-async", 10), "data_port=22022"),
+            (bridge("zeromq-sync", 10), "local_port=23003"),
+            (counted("zeromq-sync", 10), "local_port=23003"),
         ] {
-            let text = subscriber(wrapper, 3);
+            let wrapper = run.wrapper;
+            let text = subscriber(run, 3);
             let root =
                 Element::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{error}: {text}"));
             assert_eq!(root.name, name("virtual-sensor"));

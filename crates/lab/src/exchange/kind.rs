@@ -17,6 +17,8 @@ pub(crate) enum Kind {
     ZeromqBestEffortXml,
     /// PUB/SUB, postcard.
     ZeromqBestEffortPostcard,
+    /// PUB/SUB in the frames of GSN 2 (Kryo), by its wrapper and exporter `gsn-zeromq-async`: the study's third run.
+    ZeromqKryo,
     /// Sessions that acknowledge stored elements, over DEALER/ROUTER.
     ZeromqReliable,
     /// The peer mosquitto: MQTT with QoS 1.
@@ -29,12 +31,13 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Our own kinds, in the order in which they are run.
-    pub(crate) const OURS: [Kind; 6] = [
+    pub(crate) const OURS: [Kind; 7] = [
         Kind::NoNetwork,
         Kind::HttpPush,
         Kind::HttpPull,
         Kind::ZeromqBestEffortXml,
         Kind::ZeromqBestEffortPostcard,
+        Kind::ZeromqKryo,
         Kind::ZeromqReliable,
     ];
 
@@ -46,6 +49,7 @@ impl Kind {
             Kind::HttpPull => "http-pull",
             Kind::ZeromqBestEffortXml => "zeromq-best-effort-xml",
             Kind::ZeromqBestEffortPostcard => "zeromq-best-effort-postcard",
+            Kind::ZeromqKryo => "zeromq-kryo",
             Kind::ZeromqReliable => "zeromq-reliable",
             Kind::Mosquitto => "mosquitto",
             Kind::Jetstream => "jetstream",

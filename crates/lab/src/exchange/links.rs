@@ -7,9 +7,9 @@ use chappe_log::Level;
 use chappe_node::Node;
 use chappe_node::config::Config;
 
-use super::Kind;
 use super::message::Role;
 use super::node::offered;
+use super::{Kind, kryo};
 use crate::Error;
 
 /// Ports of a node; each node has an address of its own.
@@ -23,7 +23,7 @@ const RECEIVED: &str = "r";
 const CAUGHT_UP: &str = "b";
 
 /// The address of node `index`, within the namespace of the run.
-fn address(index: usize) -> Ipv4Addr {
+pub(crate) fn address(index: usize) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 77, u8::try_from(index + 1).unwrap_or(u8::MAX))
 }
 
@@ -106,6 +106,9 @@ fn name(from: usize) -> String {
 
 /// Subscribes a node to the streams of all nodes, including its own.
 pub(crate) async fn connect(node: &Node, role: &Role) -> Result<(), Error> {
+    if role.kind == Kind::ZeromqKryo {
+        return kryo::subscribe(role);
+    }
     for from in 0..role.nodes {
         if let Some(link) = link(name(from), role.kind, from, offered(from), RECEIVED) {
             add(node, link)?;

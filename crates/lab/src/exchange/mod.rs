@@ -14,6 +14,7 @@ mod foreign;
 mod gsn;
 mod interrupt;
 mod kind;
+mod kryo;
 mod latency;
 mod links;
 mod message;

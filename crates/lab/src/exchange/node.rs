@@ -27,7 +27,7 @@ use super::latency::Latencies;
 use super::message::{Counted, Role};
 use super::station::{Due, Station, now};
 use super::tally::Tally;
-use super::{Kind, links};
+use super::{Kind, kryo, links};
 use crate::Error;
 
 /// The producer's stream of a node.
@@ -127,6 +127,8 @@ impl Member {
             name: format!("node-{:02}", role.index),
             data_directory: role.folder.join("data"),
             sensors_directory: sensors,
+            wrappers_directory: role.folder.join(kryo::WRAPPERS),
+            exporters_directory: role.folder.join(kryo::EXPORTERS),
             ..Config::default()
         };
         config.discovery.enabled = false;
@@ -136,6 +138,9 @@ impl Member {
         config.log.commit_pause_ms = COMMIT_PAUSE_MS;
         config.exchange.linger_ms = LINGER_MS;
         links::listen(&mut config, role);
+        if role.kind == Kind::ZeromqKryo {
+            kryo::publish(role)?;
+        }
         let node = Node::start(config).await;
         let node = Arc::new(node.map_err(Error::failed("starting the node"))?);
         let (produce, due) = mpsc::unbounded_channel();

@@ -1,12 +1,13 @@
 //! Shares of accounts: what one account may take of the log, of the streams and of the concurrent requests.
 //!
-//! The bytes and the number of a stream that clients write count for one account: at first for the account that
-//! defined it, or, if that was an administrator, for the first other account that writes to it. If another account
+//! The bytes and the number of a stream that clients write, themselves or by messages to a wrapper, count for one
+//! account: at first for the account that defined it, or, if that was an administrator or a wrapper's file, for the
+//! first other account that writes to it. If another account
 //! writes clearly more to it than that one, it counts for the other from then on, so that nobody can make others
 //! pay. `charged.json` holds this over a restart.
 //!
 //! The log itself keeps the accounts within their bytes ([`chappe_log::Share`]). Administrators have no
-//! share, and neither have streams that devices, links and virtual sensors write.
+//! share, and neither have streams that devices, links, virtual sensors and other wrappers write.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +22,7 @@ use super::{Account, Accounts};
 use crate::catalogue::{AUDIT, Catalogue, Entry};
 use crate::config::{AccountRules, Config};
 use crate::links::StateFile;
+use crate::wrappers::wrapper_name;
 use crate::written::SOURCE;
 
 /// The file of the accounts for which streams count, in the data directory.
@@ -399,8 +401,10 @@ fn part_of(all: u64, percent: u8) -> u64 {
     u64::try_from(u128::from(all) * u128::from(percent) / 100).unwrap_or(u64::MAX)
 }
 
-/// The stream that was defined under this name, if clients write it.
+/// The stream that was defined under this name, if clients write it, themselves or by messages to a wrapper.
 fn written_entry(catalogue: &Catalogue, name: &str) -> Option<Arc<Entry>> {
-    let entry = catalogue.defined_as(name);
-    entry.filter(|entry| entry.source() == SOURCE)
+    catalogue.defined_as(name).filter(|entry| {
+        let source = entry.source();
+        source == SOURCE || wrapper_name(&source).is_some()
+    })
 }

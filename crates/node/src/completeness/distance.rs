@@ -42,12 +42,12 @@ pub(crate) fn readers(app: &Shared, stream: Option<&str>) -> Vec<Reader> {
     }
     for exporter in app.exporters.all() {
         for one in &exporter.streams {
-            add(&one.stream, "exporter", &exporter.name, one.read);
+            add(&one.stream, "exporter", &exporter.peer.name, one.read);
         }
     }
     for wrapper in app.wrappers.all() {
         for one in &wrapper.inputs {
-            add(&one.stream, "processor", &wrapper.name, one.read);
+            add(&one.stream, "processor", &wrapper.peer.name, one.read);
         }
     }
     let peers = app.exchange.get().map(crate::links::Exchange::peers);

@@ -126,6 +126,9 @@ pub struct Http {
     /// Time-out for receiving a request's head, and again for its body.
     #[schemars(range(min = 100, max = 600_000), extend("x-unit" = "milliseconds"))]
     pub request_timeout_ms: u32,
+    /// Answer the calls of GSN's REST interface under `/gsn`: a GSN server reads streams of this node with its
+    /// wrapper `remote-api`, by the name and the token of an account.
+    pub gsn: bool,
     /// TLS; without it the node speaks plain HTTP.
     pub tls: HttpTls,
 }
@@ -404,6 +407,7 @@ impl Default for Http {
             max_live_clients: 64,
             max_body_bytes: 1 << 20,
             request_timeout_ms: 10_000,
+            gsn: false,
             tls: HttpTls::default(),
         }
     }

@@ -274,7 +274,7 @@ fn text_bytes(definition: &Definition) -> usize {
 }
 
 /// Refuses a stream beyond the account's share of streams, or of the room for their definitions.
-fn check_share(app: &App, caller: &Caller, bytes: usize) -> Result<(), Problem> {
+pub(super) fn check_share(app: &App, caller: &Caller, bytes: usize) -> Result<(), Problem> {
     let Some(most) = app.shares.definitions_max_of(caller) else {
         return Ok(());
     };
@@ -296,11 +296,21 @@ fn check_share(app: &App, caller: &Caller, bytes: usize) -> Result<(), Problem> 
     } else {
         return Ok(());
     };
+    Err(beyond_share(app, caller, code, detail))
+}
+
+/// A new stream is beyond the share of an account.
+pub(super) fn beyond_share(
+    app: &App,
+    caller: &Caller,
+    code: &'static str,
+    detail: String,
+) -> Problem {
     let drops = &app.observability.drops;
-    drops.record(Hop::Http, code, name, detail.clone(), None);
-    Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, detail)
+    drops.record(Hop::Http, code, caller.name(), detail.clone(), None);
+    Problem::new(StatusCode::INSUFFICIENT_STORAGE, detail)
         .code(code)
-        .hint("remove a stream, or raise the share of streams: chappe account share"))
+        .hint("remove a stream, or raise the share of streams: chappe account share")
 }
 
 fn conflict(detail: String) -> Problem {

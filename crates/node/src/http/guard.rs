@@ -187,7 +187,7 @@ async fn recorded(
 }
 
 /// The reason of a refusal, for the drop counters, and the response.
-type Refusal = (&'static str, Problem);
+pub(super) type Refusal = (&'static str, Problem);
 
 /// The client of a request, seen through trusted proxies.
 fn client(app: &App, request: &Request) -> Result<Option<SocketAddr>, Refusal> {
@@ -310,7 +310,7 @@ fn no_credential(access: &str) -> Refusal {
 
 /// Whether the path belongs to the API rather than to the console's page.
 fn is_guarded(path: &str) -> bool {
-    path.starts_with("/api/") || path == "/metrics"
+    path.starts_with("/api/") || path.starts_with("/gsn/") || path == "/metrics"
 }
 
 fn check_host(app: &App, headers: &HeaderMap, uri: &Uri) -> Result<String, Refusal> {
@@ -436,7 +436,7 @@ fn caller(
 }
 
 /// A refused credential, counted for its address.
-fn refused(app: &App, refusal: CredentialRefusal, address: Option<IpAddr>) -> Refusal {
+pub(super) fn refused(app: &App, refusal: CredentialRefusal, address: Option<IpAddr>) -> Refusal {
     let failed = address.map(|address| app.accounts.fail(Host::from_address(address)));
     if let Some(Err(wait)) = failed {
         let detail = "too many credentials from this address were not valid";
@@ -491,7 +491,7 @@ fn add_headers(headers: &mut HeaderMap, path: &str) {
         let name = HeaderName::from_static(name);
         headers.insert(name, HeaderValue::from_static(value));
     }
-    let caching = if path.starts_with("/api/") {
+    let caching = if path.starts_with("/api/") || path.starts_with("/gsn/") {
         "no-store"
     } else {
         "no-cache"

@@ -11,6 +11,7 @@ mod devices;
 mod directory;
 mod entities;
 mod exchange;
+mod gsn;
 mod guard;
 mod kad;
 mod links;
@@ -356,6 +357,22 @@ pub(crate) fn routes() -> Routes {
             "renew_token",
             ADMINISTER,
             accounts::renew,
+        )
+        .under("/gsn")
+        // The name and the token in the form are the credential.
+        .post("/oauth2/token", "gsn_token", OPEN, gsn::token)
+        .get("/api/sensors", "gsn_sensors", restricted, gsn::sensors)
+        .get(
+            "/api/sensors/{name}",
+            "gsn_sensor",
+            READ.by_stream(),
+            gsn::sensor,
+        )
+        .get(
+            "/api/sensors/{name}/data",
+            "gsn_data",
+            READ.by_stream(),
+            gsn::data,
         )
 }
 

@@ -7,8 +7,8 @@ use utoipa::OpenApi;
 
 use super::routes::{Restriction, Rule};
 use super::{
-    accounts, completeness, create, dds, devices, directory, entities, exchange, kad, links, live,
-    node, publish, query, range, sensors, streams, wrappers, write,
+    accounts, completeness, create, dds, devices, directory, entities, exchange, gsn, kad, links,
+    live, node, publish, query, range, sensors, streams, wrappers, write,
 };
 use crate::shared::App;
 
@@ -101,6 +101,10 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         accounts::revoke,
         accounts::set_share,
         accounts::renew,
+        gsn::token,
+        gsn::sensors,
+        gsn::sensor,
+        gsn::data,
     ),
     // Schemas of parameters are not found by themselves.
     components(schemas(links::DeadLetterVerb))

@@ -8,8 +8,9 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use chappe_gsn::rest::{Columns, milliseconds};
 use chappe_log::Error;
-use chappe_stream::{Position, Scan, StoreError};
+use chappe_stream::{Position, Scan, StoreError, StreamElement, StreamSchema};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
@@ -38,13 +39,28 @@ pub(super) enum Gaps {
     End,
 }
 
+/// How an answer is written.
+pub(super) enum Form {
+    /// Elements with their positions, and where to continue.
+    Elements(Units),
+    /// GSN's form: a feature up to its values, which are arrays of the fields of a schema.
+    Gsn {
+        /// The text before the first value.
+        head: String,
+        /// The announced fields.
+        schema: StreamSchema,
+    },
+}
+
 /// An answer in progress.
 pub(super) struct Page {
     entry: Arc<Entry>,
     scan: Scan,
     left: usize,
     gaps: Gaps,
-    units: Units,
+    form: Form,
+    /// The time of the last element in milliseconds.
+    last_ms: i64,
     /// Whose request it is, if each chunk needs the permit of a query.
     asker: Option<(App, Caller)>,
     first: Option<Position>,
@@ -69,7 +85,8 @@ impl Page {
             scan,
             left: limit,
             gaps,
-            units: Units::default(),
+            form: Form::Elements(Units::default()),
+            last_ms: 0,
             asker: None,
             first: None,
             last: None,
@@ -79,7 +96,12 @@ impl Page {
 
     /// The same answer with fields in other units.
     pub(super) fn in_units(self, units: Units) -> Self {
-        Self { units, ..self }
+        self.in_form(Form::Elements(units))
+    }
+
+    /// The same answer in another form.
+    pub(super) fn in_form(self, form: Form) -> Self {
+        Self { form, ..self }
     }
 
     /// The same answer, each chunk of which needs the permit of a query while it is read: one chunk may read
@@ -103,9 +125,14 @@ impl Page {
 
     /// Builds the response; the chunks after the first are sent while they are read.
     pub(super) async fn respond(self) -> Result<Response, Problem> {
-        let name = serde_json::to_string(&self.entry.current_name());
-        let name = name.map_err(|error| Problem::internal(error.to_string()))?;
-        let text = format!("{{\"stream\":{name},\"elements\":[");
+        let text = match &self.form {
+            Form::Elements(_) => {
+                let name = serde_json::to_string(&self.entry.current_name());
+                let name = name.map_err(|error| Problem::internal(error.to_string()))?;
+                format!("{{\"stream\":{name},\"elements\":[")
+            }
+            Form::Gsn { head, .. } => head.clone(),
+        };
         let is_gone = Arc::<AtomicBool>::default();
         let _watch = Watch(is_gone.clone());
         let is_gone = move || is_gone.load(Ordering::Relaxed);
@@ -195,33 +222,61 @@ impl Page {
         let Some(mut piece) = piece else {
             return Ok(false);
         };
-        if self.left == 0 && !piece.is_empty() {
+        if let Some(first) = piece.first()
+            && self.left == 0
+            && !self.completes_millisecond(first)
+        {
             self.truncated = true;
             return Ok(false);
         }
         let schema = self.scan.schema();
-        self.units.apply(schema, &mut piece);
+        let columns = match &self.form {
+            Form::Elements(units) => {
+                units.apply(schema, &mut piece);
+                None
+            }
+            Form::Gsn {
+                schema: announced, ..
+            } => Some(Columns::new(announced, schema)),
+        };
         for element in &piece {
-            let view = ElementView {
-                stream: None,
-                element,
-                schema,
-            };
-            let json = serde_json::to_string(&view);
-            let malformed = |error: serde_json::Error| {
-                StoreError::Codec(chappe_stream::CodecError::Malformed(error.to_string()))
-            };
             text.push_str(if self.last.is_some() { "," } else { "" });
-            text.push_str(&json.map_err(malformed)?);
+            match &columns {
+                Some(columns) => columns.write(element, text),
+                None => {
+                    let view = ElementView {
+                        stream: None,
+                        element,
+                        schema,
+                    };
+                    let json = serde_json::to_string(&view);
+                    let malformed = |error: serde_json::Error| {
+                        StoreError::Codec(chappe_stream::CodecError::Malformed(error.to_string()))
+                    };
+                    text.push_str(&json.map_err(malformed)?);
+                }
+            }
+            self.last_ms = milliseconds(element);
             self.first.get_or_insert(element.position);
             self.last = Some(element.position);
         }
-        self.left -= piece.len();
+        self.left = self.left.saturating_sub(piece.len());
         Ok(true)
+    }
+
+    /// Whether an element belongs to the answer beyond its limit: GSN continues with the last time that it got, so
+    /// that an answer never ends within a millisecond.
+    fn completes_millisecond(&self, element: &StreamElement) -> bool {
+        let is_gsn = matches!(self.form, Form::Gsn { .. });
+        is_gsn && self.last.is_some() && milliseconds(element) == self.last_ms
     }
 
     /// Writes the members that are known only at the end.
     fn write_end(&self, text: &mut String) {
+        if matches!(self.form, Form::Gsn { .. }) {
+            text.push_str("]}}");
+            return;
+        }
         let numbers = self.first.zip(self.last);
         let numbers = numbers.map(|(first, last)| (first.sequence, last.sequence));
         let damaged = match self.gaps {

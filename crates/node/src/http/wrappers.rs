@@ -1,37 +1,38 @@
 //! Wrappers and exporters: their states, their files, their dead letters, their commands.
 
 use axum::Json;
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::http::header::RETRY_AFTER;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse as _, Response};
 use chappe_links::{DeadLetters, Message};
-use chappe_wrappers::{Command, Inbound, WrapperError};
+use chappe_wrappers::{Command, Inbound, Sender, ShareExceeded, WrapperError};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
+use super::create::{beyond_share, check_share};
 use super::links::{LetterNumbers, LetterParams, LetterResult, RefusedLetter};
 use super::paging::Paging;
 use super::params::{self, Name, Params};
 use super::parts;
-use super::problem::Problem;
+use super::problem::{Problem, code};
 use super::sensors::written;
-use super::write::with_pause;
-use crate::accounts::Caller;
+use super::write::{self, with_pause};
+use crate::accounts::{Caller, Shares};
 use crate::config::nearest;
 use crate::permits::RequestKind;
 use crate::shared::App;
-use crate::wrappers::{self, Call, Exporter, InboxError, LetterError, Wrapper};
+use crate::wrappers::{
+    self, Call, Exporter, Handle, InboxError, LetterError, Row, Sent, Table, Wrapper,
+};
 
+/// Memory of a message of unknown length, at most; reason: a larger `http.max_body_bytes` must leave some messages.
+const MESSAGE_MEMORY: usize = 4 << 20;
 /// Time that storing a message may take; then the client is asked to send it again.
 const STORE_TIME: Duration = Duration::from_secs(30);
-/// Seconds after which a client sends a message again.
-const RETRY_AFTER_S: &str = "1";
 
 /// Wrappers.
 #[derive(Serialize, ToSchema)]
@@ -58,7 +59,7 @@ pub(super) async fn list(
     State(app): State<App>,
     Params(paging): Params<Paging>,
 ) -> Result<Json<WrapperList>, Problem> {
-    let (wrappers, next) = paging.cut("wrappers", app.wrappers.all(), |one| &one.name)?;
+    let (wrappers, next) = paging.cut("wrappers", app.wrappers.all(), |one| &one.peer.name)?;
     Ok(Json(WrapperList { wrappers, next }))
 }
 
@@ -70,10 +71,7 @@ pub(super) async fn one(
     State(app): State<App>,
     Name(name): Name,
 ) -> Result<Json<Wrapper>, Problem> {
-    app.wrappers
-        .get(&name)
-        .map(Json)
-        .ok_or_else(|| unknown(&app, &name))
+    row(&app.wrappers, &name).map(Json)
 }
 
 /// Writes the file of a wrapper; the change takes effect within a second.
@@ -88,12 +86,7 @@ pub(super) async fn put(
     Name(name): Name,
     body: Body,
 ) -> Result<StatusCode, Problem> {
-    let text = text(&app, body).await?;
-    let of = app.clone();
-    let done = tokio::task::spawn_blocking(move || wrappers::write_wrapper(&of, &name, &text));
-    let done = done.await;
-    app.wrappers.rescan.notify_one();
-    written(done)
+    write_file(&app, &app.wrappers, name, body).await
 }
 
 /// Removes a wrapper and its file; its streams stay.
@@ -105,19 +98,13 @@ pub(super) async fn delete(
     State(app): State<App>,
     Name(name): Name,
 ) -> Result<StatusCode, Problem> {
-    let row = app
-        .wrappers
-        .get(&name)
-        .ok_or_else(|| unknown(&app, &name))?;
-    if let Some(sensor) = &row.sensor {
+    if let Some(sensor) = &row(&app.wrappers, &name)?.sensor {
         let detail =
             format!("the wrapper {name:?} is in the file of the virtual sensor {sensor:?}");
         let problem = Problem::new(StatusCode::CONFLICT, detail);
         return Err(problem.hint("change or remove the sensor"));
     }
-    let done = tokio::task::spawn_blocking(move || wrappers::remove(&row)).await;
-    app.wrappers.rescan.notify_one();
-    written(done)
+    remove_file(&app.wrappers, &name).await
 }
 
 /// All exporters.
@@ -127,7 +114,7 @@ pub(super) async fn list_exporters(
     State(app): State<App>,
     Params(paging): Params<Paging>,
 ) -> Result<Json<ExporterList>, Problem> {
-    let (exporters, next) = paging.cut("exporters", app.exporters.all(), |one| &one.name)?;
+    let (exporters, next) = paging.cut("exporters", app.exporters.all(), |one| &one.peer.name)?;
     Ok(Json(ExporterList { exporters, next }))
 }
 
@@ -139,10 +126,7 @@ pub(super) async fn one_exporter(
     State(app): State<App>,
     Name(name): Name,
 ) -> Result<Json<Exporter>, Problem> {
-    app.exporters
-        .get(&name)
-        .map(Json)
-        .ok_or_else(|| unknown_exporter(&app, &name))
+    row(&app.exporters, &name).map(Json)
 }
 
 /// Writes the file of an exporter; the change takes effect within a second.
@@ -157,12 +141,7 @@ pub(super) async fn put_exporter(
     Name(name): Name,
     body: Body,
 ) -> Result<StatusCode, Problem> {
-    let text = text(&app, body).await?;
-    let of = app.clone();
-    let done = tokio::task::spawn_blocking(move || wrappers::write_exporter(&of, &name, &text));
-    let done = done.await;
-    app.exporters.rescan.notify_one();
-    written(done)
+    write_file(&app, &app.exporters, name, body).await
 }
 
 /// Removes an exporter and its file. Its cursor stays: an exporter of the same name continues there.
@@ -173,18 +152,51 @@ pub(super) async fn delete_exporter(
     State(app): State<App>,
     Name(name): Name,
 ) -> Result<StatusCode, Problem> {
-    let row = app
-        .exporters
-        .get(&name)
-        .ok_or_else(|| unknown_exporter(&app, &name))?;
-    let done = tokio::task::spawn_blocking(move || wrappers::remove(&row)).await;
-    app.exporters.rescan.notify_one();
+    remove_file(&app.exporters, &name).await
+}
+
+/// The row of one.
+fn row<R: Row, H: Handle>(table: &Table<R, H>, name: &str) -> Result<R, Problem> {
+    table.get(name).ok_or_else(|| unknown(table, name))
+}
+
+/// The handle of one that runs.
+fn handle<R: Row, H: Handle>(table: &Table<R, H>, name: &str) -> Result<H, Problem> {
+    table.handle(name).ok_or_else(|| unknown(table, name))
+}
+
+fn unknown<R: Row, H: Handle>(table: &Table<R, H>, name: &str) -> Problem {
+    let all = table.all();
+    let problem = Problem::not_found(format!("no {} {name:?} runs", R::NOUN));
+    match nearest(name, all.iter().map(|one| one.peer().name.as_str())) {
+        Some(near) if near != name => problem.hint(format!("did you mean {near:?}?")),
+        _ => problem.hint(format!("GET {} lists all {}s", R::PATH, R::NOUN)),
+    }
+}
+
+async fn write_file<R: Sent, H: Handle>(
+    app: &App,
+    table: &Table<R, H>,
+    name: String,
+    body: Body,
+) -> Result<StatusCode, Problem> {
+    let bytes = params::body(app, body).await?;
+    let text = String::from_utf8(bytes.into());
+    let text = text.map_err(|_| Problem::bad_request("the file is not UTF-8"))?;
+    let of = app.clone();
+    let done = tokio::task::spawn_blocking(move || wrappers::write::<R>(&of, &name, &text)).await;
+    table.rescan.notify_one();
     written(done)
 }
 
-async fn text(app: &App, body: Body) -> Result<String, Problem> {
-    let bytes = params::body(app, body).await?;
-    String::from_utf8(bytes.into()).map_err(|_| Problem::bad_request("the file is not UTF-8"))
+async fn remove_file<R: Row + Send + 'static, H: Handle>(
+    table: &Table<R, H>,
+    name: &str,
+) -> Result<StatusCode, Problem> {
+    let row = row(table, name)?;
+    let done = tokio::task::spawn_blocking(move || wrappers::remove(&row)).await;
+    table.rescan.notify_one();
+    written(done)
 }
 
 /// A message that could not be decoded, or an element that a peer refused.
@@ -238,11 +250,7 @@ pub(super) async fn dead_letters(
     Name(name): Name,
     Params(params): Params<LetterParams>,
 ) -> Result<Json<MessageLetters>, Problem> {
-    let handle = app
-        .wrappers
-        .handle(&name)
-        .ok_or_else(|| unknown(&app, &name))?;
-    read_letters(handle.letters, params).await
+    read_letters(&app.wrappers, &name, params).await
 }
 
 /// Dead letters of an exporter: elements that its peer refused.
@@ -254,17 +262,15 @@ pub(super) async fn exporter_letters(
     Name(name): Name,
     Params(params): Params<LetterParams>,
 ) -> Result<Json<MessageLetters>, Problem> {
-    let handle = app
-        .exporters
-        .handle(&name)
-        .ok_or_else(|| unknown_exporter(&app, &name))?;
-    read_letters(handle.letters, params).await
+    read_letters(&app.exporters, &name, params).await
 }
 
-async fn read_letters(
-    letters: Arc<DeadLetters>,
+async fn read_letters<R: Row, H: Handle>(
+    table: &Table<R, H>,
+    name: &str,
     params: LetterParams,
 ) -> Result<Json<MessageLetters>, Problem> {
+    let letters = handle(table, name)?.letters().clone();
     let (from, limit) = params.range()?;
     // Reading may block on the disk, so it must not run on the serving thread.
     let read = tokio::task::spawn_blocking(move || letters.messages(from, limit + 1)).await;
@@ -294,21 +300,26 @@ pub(super) async fn act_on_letters(
     body: Body,
 ) -> Result<Json<LetterResult>, Problem> {
     let selection: LetterNumbers = params::json(&app, body).await?;
-    let handle = app
-        .wrappers
-        .handle(&name)
-        .ok_or_else(|| unknown(&app, &name))?;
-    let numbers = numbers(&handle.letters, selection).await?;
-    let mut result = LetterResult::default();
-    for number in numbers {
-        let outcome = match verb.as_str() {
-            "send-again" => wrappers::resend(&app, &handle, number).await,
-            "discard" => wrappers::discard(&handle.letters, number).await,
-            _ => return Err(unknown_verb(&verb)),
-        };
-        result.note(number, outcome);
-    }
-    Ok(Json(result))
+    let handle = handle(&app.wrappers, &name)?;
+    let sends = match verb.as_str() {
+        "send-again" => true,
+        "discard" => false,
+        _ => return Err(unknown_verb(&verb)),
+    };
+    // It runs to its end even if the client disconnects: a stored letter must not stay.
+    let work = tokio::spawn(async move {
+        let mut result = LetterResult::default();
+        for number in numbers(&handle.letters, selection) {
+            let outcome = match sends {
+                true => wrappers::resend(&app, &handle, number).await,
+                false => wrappers::discard(&handle.letters, number).await,
+            };
+            result.note(number, outcome);
+        }
+        result
+    });
+    let interrupted = |_| Problem::internal("the action on dead letters was interrupted");
+    Ok(Json(work.await.map_err(interrupted)?))
 }
 
 /// Deletes dead letters of an exporter.
@@ -323,13 +334,9 @@ pub(super) async fn discard_exporter_letters(
     body: Body,
 ) -> Result<Json<LetterResult>, Problem> {
     let selection: LetterNumbers = params::json(&app, body).await?;
-    let handle = app
-        .exporters
-        .handle(&name)
-        .ok_or_else(|| unknown_exporter(&app, &name))?;
-    let numbers = numbers(&handle.letters, selection).await?;
+    let handle = handle(&app.exporters, &name)?;
     let mut result = LetterResult::default();
-    for number in numbers {
+    for number in numbers(&handle.letters, selection) {
         result.note(number, wrappers::discard(&handle.letters, number).await);
     }
     Ok(Json(result))
@@ -348,18 +355,9 @@ impl LetterResult {
 }
 
 /// The selected numbers, or those of all letters.
-async fn numbers(
-    letters: &Arc<DeadLetters>,
-    selection: LetterNumbers,
-) -> Result<Vec<u64>, Problem> {
-    if let Some(numbers) = selection.numbers {
-        return Ok(numbers);
-    }
-    let letters = letters.clone();
-    let read = tokio::task::spawn_blocking(move || letters.messages(0, usize::MAX)).await;
-    let failed = || Problem::internal("reading dead letters failed");
-    let read = read.map_err(|_| failed())?.map_err(|_| failed())?;
-    Ok(read.into_iter().map(|(number, _)| number).collect())
+fn numbers(letters: &DeadLetters, selection: LetterNumbers) -> Vec<u64> {
+    let all = || letters.numbers(0, usize::MAX);
+    selection.numbers.unwrap_or_else(all)
 }
 
 fn unknown_verb(verb: &str) -> Problem {
@@ -403,10 +401,7 @@ pub(super) async fn call(
     command: String,
     arguments: Map<String, Value>,
 ) -> Result<Value, Problem> {
-    let handle = app
-        .wrappers
-        .handle(name)
-        .ok_or_else(|| unknown(app, name))?;
+    let handle = handle(&app.wrappers, name)?;
     let tables = &handle.file.keys.commands;
     if !tables.iter().any(|table| table.name == command) {
         let problem = Problem::not_found(format!("{name} has no command {command:?}"));
@@ -458,7 +453,9 @@ pub(crate) struct MessageReceipt {
         (status = 404, body = Problem),
         (status = 429, body = Problem, description = "too many requests write, or too many of this account; \
             see Retry-After"),
-        (status = 503, body = Problem)))]
+        (status = 503, body = Problem),
+        (status = 507, body = Problem, description = "the account has its share of streams and the message needs \
+            new ones, or the disk is full")))]
 pub(super) async fn message(
     State(app): State<App>,
     caller: Caller,
@@ -469,17 +466,41 @@ pub(super) async fn message(
         Ok(permit) => permit,
         Err(problem) => return Ok(with_pause(problem)),
     };
-    let handle = app
-        .wrappers
-        .handle(&name)
-        .ok_or_else(|| unknown(&app, &name))?;
+    let handle = handle(&app.wrappers, &name)?;
+    let most = (app.config.http.max_body_bytes as usize).min(MESSAGE_MEMORY);
+    let announced = body
+        .size_hint()
+        .upper()
+        .and_then(|it| usize::try_from(it).ok());
+    let bytes = announced.map_or(most, |bytes| bytes.min(most));
+    let _memory = match write::memory(&app, &caller, bytes) {
+        Ok(memory) => memory,
+        Err(problem) => return Ok(with_pause(problem)),
+    };
     let body = params::body(&app, body).await?.into();
     let (reply, receipt) = oneshot::channel();
     let busy = || {
-        let problem = Problem::unavailable("the wrapper cannot take the message now");
-        ([(RETRY_AFTER, RETRY_AFTER_S)], problem).into_response()
+        if app.storage.log.health() == chappe_log::Health::Full {
+            let detail = "the node's disk is full";
+            return with_pause(Problem::new(StatusCode::INSUFFICIENT_STORAGE, detail));
+        }
+        with_pause(Problem::unavailable(
+            "the wrapper cannot take the message now",
+        ))
     };
-    match handle.inbox.send(Inbound { body, reply }) {
+    let sender = Sender {
+        account: Shares::payer(&caller).into(),
+        definitions_max: app
+            .shares
+            .definitions_max_of(&caller)
+            .map(|it| (it.streams, it.bytes)),
+    };
+    let message = Inbound {
+        body,
+        sender,
+        reply,
+    };
+    match handle.inbox.send(message) {
         Ok(()) => {}
         Err(InboxError::Busy) => return Ok(busy()),
         // It is opened again, after the disk was full for example.
@@ -492,30 +513,20 @@ pub(super) async fn message(
         }
     }
     match tokio::time::timeout(STORE_TIME, receipt).await {
-        Ok(Ok(receipt)) => Ok(Json(MessageReceipt {
+        Ok(Ok(Err(ShareExceeded { definition_bytes }))) => {
+            check_share(&app, &caller, definition_bytes)?;
+            let detail = format!(
+                "the message needs more new streams than the share of {:?} has left",
+                caller.name()
+            );
+            Err(beyond_share(&app, &caller, code::SHARE_OF_STREAMS, detail))
+        }
+        Ok(Ok(Ok(receipt))) => Ok(Json(MessageReceipt {
             elements: receipt.elements,
             undecodable: receipt.undecodable,
             refused: receipt.refused,
         })
         .into_response()),
         _ => Ok(busy()),
-    }
-}
-
-fn unknown(app: &App, name: &str) -> Problem {
-    let all = app.wrappers.all();
-    let problem = Problem::not_found(format!("no wrapper {name:?} runs"));
-    match nearest(name, all.iter().map(|one| one.name.as_str())) {
-        Some(near) if near != name => problem.hint(format!("did you mean {near:?}?")),
-        _ => problem.hint("GET /api/v1/wrappers lists all wrappers"),
-    }
-}
-
-fn unknown_exporter(app: &App, name: &str) -> Problem {
-    let all = app.exporters.all();
-    let problem = Problem::not_found(format!("no exporter {name:?} runs"));
-    match nearest(name, all.iter().map(|one| one.name.as_str())) {
-        Some(near) if near != name => problem.hint(format!("did you mean {near:?}?")),
-        _ => problem.hint("GET /api/v1/exporters lists all exporters"),
     }
 }

@@ -15,6 +15,13 @@ struct WrapperLabel {
     wrapper: String,
 }
 
+/// Messages that a wrapper lost for one reason.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LostLabel {
+    wrapper: String,
+    reason: String,
+}
+
 /// An exporter; there are at most as many as files in its directory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ExporterLabel {
@@ -29,10 +36,13 @@ pub(crate) struct WrapperMetrics {
     elements: Family<WrapperLabel, Counter>,
     undecodable: Family<WrapperLabel, Counter>,
     unstored: Family<WrapperLabel, Gauge>,
+    lost: Family<LostLabel, Counter>,
     dead_letters: Family<WrapperLabel, Gauge>,
+    dead_letters_dropped: Family<WrapperLabel, Counter>,
     restarts: Family<WrapperLabel, Counter>,
     exported: Family<ExporterLabel, Counter>,
     refused: Family<ExporterLabel, Counter>,
+    refused_dropped: Family<ExporterLabel, Counter>,
     exporter_restarts: Family<ExporterLabel, Counter>,
 }
 
@@ -48,12 +58,20 @@ impl WrapperMetrics {
         r.register_with_unit("wrapper_unstored", text, bytes, self.unstored.clone());
         let text = "Dead letters of a wrapper";
         r.register("wrapper_dead_letters", text, self.dead_letters.clone());
+        let text = "Dead letters of a wrapper that were dropped for newer ones";
+        let dropped = self.dead_letters_dropped.clone();
+        r.register("wrapper_dead_letters_dropped", text, dropped);
+        let text = "Messages that a wrapper lost; a loss of an unknown number counts as one";
+        r.register("wrapper_lost", text, self.lost.clone());
         let text = "How often a wrapper was opened again after trouble";
         r.register("wrapper_restarts", text, self.restarts.clone());
         let text = "Elements that an exporter passed on since it started";
         r.register("exporter_elements", text, self.exported.clone());
         let text = "Elements that the peer of an exporter refused";
         r.register("exporter_refused", text, self.refused.clone());
+        let text = "Dead letters of an exporter that were dropped for newer ones";
+        let dropped = self.refused_dropped.clone();
+        r.register("exporter_dead_letters_dropped", text, dropped);
         let text = "How often an exporter was opened again after trouble";
         r.register("exporter_restarts", text, self.exporter_restarts.clone());
     }
@@ -71,17 +89,31 @@ impl WrapperMetrics {
                 .get_or_create(&StateLabel { state })
                 .set(count);
         }
-        for family in [&self.elements, &self.undecodable, &self.restarts] {
+        for family in [
+            &self.elements,
+            &self.undecodable,
+            &self.dead_letters_dropped,
+            &self.restarts,
+        ] {
             family.clear();
         }
+        self.lost.clear();
         self.unstored.clear();
         self.dead_letters.clear();
         for row in wrappers.all() {
-            let label = WrapperLabel { wrapper: row.name };
+            for (reason, count) in row.lost {
+                let wrapper = row.peer.name.clone();
+                let label = LostLabel { wrapper, reason };
+                self.lost.get_or_create(&label).inc_by(count);
+            }
+            let label = WrapperLabel {
+                wrapper: row.peer.name,
+            };
             let counters = [
-                (&self.elements, row.elements),
+                (&self.elements, row.peer.elements),
                 (&self.undecodable, row.undecodable),
-                (&self.restarts, row.restarts),
+                (&self.dead_letters_dropped, row.peer.dead_letters_dropped),
+                (&self.restarts, row.peer.restarts),
             ];
             for (family, value) in counters {
                 family.get_or_create(&label).inc_by(value);
@@ -91,17 +123,25 @@ impl WrapperMetrics {
                 .set(gauge(row.unstored_bytes));
             self.dead_letters
                 .get_or_create(&label)
-                .set(gauge(row.dead_letters));
+                .set(gauge(row.peer.dead_letters));
         }
-        for family in [&self.exported, &self.refused, &self.exporter_restarts] {
+        for family in [
+            &self.exported,
+            &self.refused,
+            &self.refused_dropped,
+            &self.exporter_restarts,
+        ] {
             family.clear();
         }
         for row in exporters.all() {
-            let label = ExporterLabel { exporter: row.name };
+            let label = ExporterLabel {
+                exporter: row.peer.name,
+            };
             let counters = [
-                (&self.exported, row.elements),
+                (&self.exported, row.peer.elements),
                 (&self.refused, row.refused),
-                (&self.exporter_restarts, row.restarts),
+                (&self.refused_dropped, row.peer.dead_letters_dropped),
+                (&self.exporter_restarts, row.peer.restarts),
             ];
             for (family, value) in counters {
                 family.get_or_create(&label).inc_by(value);

@@ -439,8 +439,8 @@ impl Running {
 
     /// Converts elements to the schema with which their stream is bound. If the stream's schema has
     /// changed, the stream is rebound first, because values of one field could otherwise be taken for
-    /// those of another.
-    async fn shape_as_bound(&mut self, stream: &str, elements: &mut [StreamElement]) {
+    /// those of another. Elements that come again, because the stream is then followed anew, are removed.
+    async fn shape_as_bound(&mut self, stream: &str, elements: &mut Vec<StreamElement>) {
         let follower = self.followers.get(stream);
         let Some(schema) = follower.map(|follower| follower.schema().clone()) else {
             return;
@@ -449,6 +449,11 @@ impl Running {
             return;
         }
         self.bind().await;
+        let next = self
+            .followers
+            .get(stream)
+            .map_or(0, StreamFollower::next_sequence);
+        elements.retain(|element| element.position.sequence < next);
         if let Some(bound) = self.bound_schema(stream) {
             for element in elements {
                 element.values = bound.project(&schema, std::mem::take(&mut element.values));

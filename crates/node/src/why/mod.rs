@@ -241,7 +241,12 @@ impl<'a> Path<'a> {
         let mut names: Vec<String> = names.filter(|name| *name != AUDIT).collect();
         names.extend(app.devices.all().into_iter().map(|device| device.name));
         names.extend(app.sensors.all().into_iter().map(|sensor| sensor.name));
-        names.extend(app.wrappers.all().into_iter().map(|wrapper| wrapper.name));
+        names.extend(
+            app.wrappers
+                .all()
+                .into_iter()
+                .map(|wrapper| wrapper.peer.name),
+        );
         let links = app.exchange.get().map(|exchange| exchange.links().list());
         names.extend(links.into_iter().flatten().map(|link| link.name));
         names

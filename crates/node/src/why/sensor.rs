@@ -94,8 +94,12 @@ impl Path<'_> {
         let Some(row) = row else {
             return ("; its wrapper does not run".to_owned(), None);
         };
-        let (name, reason) = (&row.name, row.reason.as_deref().unwrap_or("no element yet"));
-        let hint = row
+        let peer = &row.peer;
+        let (name, reason) = (
+            &peer.name,
+            peer.reason.as_deref().unwrap_or("no element yet"),
+        );
+        let hint = peer
             .hint
             .clone()
             .or(Some(format!("chappe wrapper show {name}")));

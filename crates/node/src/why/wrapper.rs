@@ -16,14 +16,15 @@ impl Path<'_> {
 
     /// A wrapper.
     pub(super) fn wrapper(&mut self, wrapper: &Wrapper) {
-        let name = wrapper.name.as_str();
+        let peer = &wrapper.peer;
+        let name = peer.name.as_str();
         if !self.enter("wrapper", name) {
             return;
         }
-        let reason = wrapper.reason.clone().unwrap_or_default();
-        match wrapper.state {
+        let reason = peer.reason.clone().unwrap_or_default();
+        match peer.state {
             PeerState::Running => {
-                let detail = format!("{} elements stored since it started", wrapper.elements);
+                let detail = format!("{} elements stored since it started", peer.elements);
                 self.add("wrapper", name, HopState::Ok, detail, None);
             }
             PeerState::Waiting => {
@@ -31,20 +32,20 @@ impl Path<'_> {
                 self.add("wrapper", name, HopState::Ok, detail, None);
             }
             PeerState::Trouble => {
-                let hint = wrapper.hint.clone();
+                let hint = peer.hint.clone();
                 let hint = hint.or_else(|| Some(format!("chappe wrapper show {name}")));
                 self.add("wrapper", name, HopState::Blocked, reason, hint);
             }
             PeerState::Failed => {
-                let error = wrapper.error.clone().unwrap_or_default();
+                let error = peer.error.clone().unwrap_or_default();
                 let hint = error
                     .hint
                     .or_else(|| Some("chappe config check".to_owned()));
                 self.add("wrapper", name, HopState::Blocked, error.message, hint);
             }
         }
-        if wrapper.dead_letters > 0 {
-            let detail = format!("{} dead letters", wrapper.dead_letters);
+        if peer.dead_letters > 0 {
+            let detail = format!("{} dead letters", peer.dead_letters);
             let hint = Some(format!("chappe wrapper dead-letters {name}"));
             self.add("wrapper", name, HopState::Degraded, detail, hint);
         }

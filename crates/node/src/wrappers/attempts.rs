@@ -6,12 +6,15 @@ use chappe_wrappers::WrapperError;
 use tokio::sync::watch;
 
 use super::pause::Pause;
-use super::table::{PeerState, Row, Table};
+use super::table::{Handle, PeerState, Row, Table};
 use crate::notices::NoticeKind;
 use crate::shared::App;
 
-/// Why it is opened again.
+/// Why it ended.
 pub(super) enum End {
+    /// It shall end.
+    Stopped,
+    /// It is opened again.
     Storage(StoreError),
     Peer(WrapperError),
 }
@@ -38,6 +41,7 @@ impl End {
     /// The reason, and how to repair it.
     pub(super) fn reason(&self) -> (String, Option<String>) {
         match self {
+            Self::Stopped => ("it was stopped".to_owned(), None),
             Self::Storage(error) => {
                 let hint = "GET /ready shows whether the log accepts data".to_owned();
                 (format!("cannot read or store: {error}"), Some(hint))
@@ -58,7 +62,7 @@ pub(super) struct Attempts {
 impl Attempts {
     /// An attempt ended, `has_worked` if it stored or wrote something: its row shows why, and a notice reports a reason
     /// that is not that of the attempt before, which is returned.
-    pub(super) fn ended<R: Row, H: Clone>(
+    pub(super) fn ended<R: Row, H: Handle>(
         &mut self,
         app: &App,
         table: &Table<R, H>,
@@ -78,7 +82,8 @@ impl Attempts {
         }
         let shown = reason.clone();
         table.update(name, |row| {
-            row.set_state(PeerState::Trouble, Some(shown), hint);
+            let peer = row.peer_mut();
+            peer.set_state(PeerState::Trouble, Some(shown), hint);
         });
         is_new.then_some(reason)
     }

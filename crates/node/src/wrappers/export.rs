@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use chappe_links::{DeadLetters, Message};
 use chappe_log::{Appended, Batch as Records, Error, Stream};
-use chappe_stream::{Position, StoreError};
+use chappe_stream::{Position, StoreError, StreamElement};
 use chappe_transport::Hop;
 use chappe_wrappers::{
-    Batch, Delivered, Exporter as PeerExporter, ExporterFile, ExporterOpening, Notes, Refused,
-    WrapperError,
+    Batch, Delivered, Exporter as PeerExporter, ExporterFile, ExporterOpening, Notes, Part,
+    Partial, Refused, WrapperError,
 };
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
@@ -21,7 +21,7 @@ use tokio::time::MissedTickBehavior;
 use super::attempts::{Attempts, End};
 use super::reading::{self, Missed, Positions, Reading};
 use super::store::put_letter;
-use super::{PeerState, Row as _, node_parts, notes};
+use super::{PeerState, node_parts, notes};
 use crate::clock;
 use crate::shared::App;
 
@@ -34,9 +34,6 @@ const TRIM_STEP: u64 = 256;
 const KEEP_PERIOD: Duration = Duration::from_millis(200);
 /// Time for the last cursor when an exporter ends.
 const END_TIME: Duration = Duration::from_secs(5);
-/// Time after which a batch that the peer does not take counts as failed; reason: a peer that is slower
-/// than this is gone.
-const WRITE_TIME: Duration = Duration::from_secs(60);
 
 /// Runs an exporter until `stop` becomes true.
 pub(super) async fn run(
@@ -54,7 +51,8 @@ pub(super) async fn run(
         let end = export(&app, &file, &letters, shared, &mut has_written, &mut stop).await;
         let Err(end) = end else { break };
         attempts.ended(&app, &app.exporters, &file.name, &end, has_written);
-        app.exporters.update(&file.name, |row| row.restarts += 1);
+        app.exporters
+            .update(&file.name, |row| row.peer.restarts += 1);
         if attempts.wait(&mut stop).await {
             break;
         }
@@ -73,8 +71,11 @@ async fn export(
     let invalid = |error: chappe_stream::DescriptorError| WrapperError::settings(error.to_string());
     let kind = file.kind().map_err(invalid)?;
     let mut cursor = Cursor::open(app, &file.name).await?;
-    let notes = notes.clone();
-    let mut exporter = (kind.open)(ExporterOpening { file, notes })?;
+    let mut exporter = (kind.open)(ExporterOpening {
+        file,
+        notes: notes.clone(),
+        drops: app.observability.drops.clone(),
+    })?;
     exporter.attach(&node_parts(app), &cursor.positions)?;
     let resuming = async {
         for (stream, at) in exporter.resume().await? {
@@ -132,8 +133,7 @@ impl Exporting {
                     self.show();
                 }
                 batch = self.reading.next(), if has_room => {
-                    self.write(&batch?).await?;
-                    *has_written = true;
+                    self.write(batch?, has_written).await?;
                     if !is_pipelined {
                         self.show();
                     }
@@ -157,30 +157,67 @@ impl Exporting {
         Ok(())
     }
 
-    /// Passes a batch to the peer, and moves the cursor if the peer has it.
-    async fn write(&mut self, batch: &Batch) -> Result<(), End> {
-        let writing = self.exporter.write(batch);
-        let written = tokio::time::timeout(WRITE_TIME, writing).await;
+    /// Passes a batch to the peer. A slow peer gets it in several parts.
+    async fn write(&mut self, mut batch: Batch, has_written: &mut bool) -> Result<(), End> {
+        while let Some(reached) = self.write_part(&batch, has_written).await? {
+            let before = batch.elements();
+            for part in &mut batch.parts {
+                let stream = part.stream.clone();
+                let has = |one: &StreamElement| is_within(&stream, one.position, &reached);
+                part.elements.retain(|one| !has(one));
+            }
+            batch.parts.retain(|part| !part.elements.is_empty());
+            match batch.elements() {
+                0 => break,
+                left if left == before => {
+                    let text = "the exporter passed nothing on and gave no reason";
+                    return Err(WrapperError::peer(text).into());
+                }
+                _ => self.show(),
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes a batch to the peer once, and moves the cursor if the peer has it. If the peer has only a part,
+    /// returns the last element of each stream that it has taken.
+    async fn write_part(
+        &mut self,
+        batch: &Batch,
+        has_written: &mut bool,
+    ) -> Result<Option<Vec<(String, Position)>>, End> {
+        let time = self.exporter.write_time();
+        let written = tokio::time::timeout(time, self.exporter.write(batch)).await;
         let late = |_| {
-            let text = format!("the peer did not take a batch within {WRITE_TIME:?}");
+            let text = format!("the peer did not take a batch within {time:?}");
             Err(WrapperError::peer(text))
         };
         let written = written.unwrap_or_else(late)?;
         self.put_aside(written.refused).await?;
+        let is_whole = written.partial.is_none();
+        let (reached, error) = match written.partial {
+            Some(Partial { reached, error }) => (reached, error),
+            None => (last_positions(batch), None),
+        };
         if !self.exporter.is_pipelined() {
-            for part in &batch.parts {
-                if let Some(last) = part.elements.last() {
-                    self.cursor.advance(&part.stream, last.position);
-                }
+            for (stream, at) in &reached {
+                self.cursor.advance(stream, *at);
             }
             self.cursor.store(&self.app).await?;
         }
-        let elements = batch.elements() as u64;
+        let elements = match is_whole {
+            true => batch.elements() as u64,
+            false => count_until(batch, &reached),
+        };
         let name = &self.file.name;
         self.app
             .exporters
-            .update(name, |row| row.elements += elements);
-        Ok(())
+            .update(name, |row| row.peer.elements += elements);
+        *has_written = true;
+        match error {
+            Some(error) => Err(error.into()),
+            None => Ok((!is_whole).then_some(reached)),
+        }
     }
 
     /// The peer has elements that were on their way, or refuses them.
@@ -195,6 +232,7 @@ impl Exporting {
     /// Keeps elements that the peer refused as dead letters.
     async fn put_aside(&mut self, refused: Vec<Refused>) -> Result<(), End> {
         let count = refused.len() as u64;
+        let mut acks = Vec::with_capacity(refused.len());
         for one in refused {
             let name = &self.file.name;
             let hint = format!("chappe wrapper dead-letters --exporter {name}");
@@ -212,7 +250,10 @@ impl Exporting {
                 received: clock::now(),
                 bytes: one.position.to_string().into_bytes(),
             };
-            put_letter(&self.app, &self.letters, message).await?.await?;
+            acks.push(put_letter(&self.app, name, &self.letters, message).await?);
+        }
+        for ack in acks {
+            ack.await?;
         }
         if count > 0 {
             let name = &self.file.name;
@@ -233,11 +274,33 @@ impl Exporting {
                 Some(_) => PeerState::Waiting,
                 None => PeerState::Running,
             };
-            row.set_state(state, waits, None);
+            row.peer.set_state(state, waits, None);
             row.streams = streams;
-            row.dead_letters = letters;
+            row.peer.dead_letters = letters;
+            row.peer.dead_letters_dropped = self.letters.dropped();
         });
     }
+}
+
+/// The last element of each stream of a batch.
+fn last_positions(batch: &Batch) -> Vec<(String, Position)> {
+    let last = |part: &Part| Some((part.stream.to_string(), part.elements.last()?.position));
+    batch.parts.iter().filter_map(last).collect()
+}
+
+/// Whether a position in a stream is up to one of these.
+fn is_within(stream: &str, at: Position, reached: &[(String, Position)]) -> bool {
+    let mut of_stream = reached.iter().filter(|(name, _)| name == stream);
+    of_stream.any(|(_, last)| at.epoch == last.epoch && at.sequence <= last.sequence)
+}
+
+/// The elements of a batch up to these positions.
+fn count_until(batch: &Batch, reached: &[(String, Position)]) -> u64 {
+    let count = |part: &Part| {
+        let has = |one: &&StreamElement| is_within(&part.stream, one.position, reached);
+        part.elements.iter().filter(has).count() as u64
+    };
+    batch.parts.iter().map(count).sum()
 }
 
 /// The stored cursor of an exporter.

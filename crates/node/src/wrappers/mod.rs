@@ -7,6 +7,7 @@
 
 mod attempts;
 mod export;
+mod key;
 mod letters;
 mod loops;
 mod pause;
@@ -21,14 +22,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use chappe_links::DeadLetters;
+use chappe_stream::DescriptorError;
 use chappe_wrappers::{ExporterFile, NodeParts, Notes, StreamNow, WrapperFile};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
+pub(crate) use key::{wrapper_key, wrapper_name};
 pub(crate) use letters::{LetterError, discard, resend};
 pub(crate) use table::{
-    Call, Exporter, ExporterHandle, Exporters, FileFault, InboxError, PeerState, Row, Wrapper,
-    WrapperHandle, Wrappers,
+    Call, Exporter, ExporterHandle, Exporters, FileFault, Handle, InboxError, PeerState,
+    PeerStatus, Row, Table, Wrapper, WrapperHandle, Wrappers,
 };
 
 use crate::config::Problem;
@@ -38,16 +41,6 @@ use crate::shared::{App, Shared};
 
 /// Calls that wait for a wrapper; reason: each has a client that waits.
 const CALLS_MAX: usize = 16;
-
-/// The key of a wrapper in the registry, which is also the source of its streams.
-pub(crate) fn wrapper_key(wrapper: &str) -> String {
-    format!("urn:chappe:wrapper:{wrapper}")
-}
-
-/// The name of the wrapper with this key in the registry.
-pub(crate) fn wrapper_name(key: &str) -> Option<&str> {
-    key.strip_prefix("urn:chappe:wrapper:")
-}
 
 /// Whether a wrapper has this name; its file may not be read yet.
 pub(crate) fn exists(app: &Shared, wrapper: &str) -> bool {
@@ -92,29 +85,54 @@ pub(crate) async fn watch_exporters(app: App) {
     reload::watch::<ExporterFiles>(app).await;
 }
 
-/// Writes the file of a wrapper that was sent to the node.
-pub(crate) fn write_wrapper(app: &App, name: &str, text: &str) -> Result<(), FileError> {
-    let directory = &app.config.wrappers_directory;
-    let path = directory.join(format!("{name}.toml"));
-    let file = WrapperFile::parse(&path, text);
-    let parsed = file.and_then(|file| file.check_sent(file.kind()?.name));
-    parsed.map_err(|error| FileError::Invalid(Box::new(reload::problem(error))))?;
-    reload::write(directory, &path, name, text)
+/// A row whose file may be sent to the node.
+pub(crate) trait Sent: Row {
+    /// The directory of the files.
+    fn directory(app: &Shared) -> &Path;
+
+    /// Checks a file.
+    fn check(path: &Path, text: &str) -> Result<(), DescriptorError>;
 }
 
-/// Writes the file of an exporter that was sent to the node.
-pub(crate) fn write_exporter(app: &App, name: &str, text: &str) -> Result<(), FileError> {
-    let directory = &app.config.exporters_directory;
+impl Sent for Wrapper {
+    fn directory(app: &Shared) -> &Path {
+        &app.config.wrappers_directory
+    }
+
+    fn check(path: &Path, text: &str) -> Result<(), DescriptorError> {
+        let file = WrapperFile::parse(path, text)?;
+        file.check_sent(file.kind()?.name)
+    }
+}
+
+impl Sent for Exporter {
+    fn directory(app: &Shared) -> &Path {
+        &app.config.exporters_directory
+    }
+
+    fn check(path: &Path, text: &str) -> Result<(), DescriptorError> {
+        let file = ExporterFile::parse(path, text)?;
+        file.check_sent(file.kind()?.name)
+    }
+}
+
+/// Writes the file of a wrapper or an exporter that was sent to the node.
+pub(crate) fn write<R: Sent>(app: &Shared, name: &str, text: &str) -> Result<(), FileError> {
+    let directory = R::directory(app);
     let path = directory.join(format!("{name}.toml"));
-    let file = ExporterFile::parse(&path, text);
-    let parsed = file.and_then(|file| file.check_sent(file.kind()?.name));
-    parsed.map_err(|error| FileError::Invalid(Box::new(reload::problem(error))))?;
+    if name.contains(['/', '\\']) {
+        let message = format!("{name:?} is not a name: it has a slash");
+        let problem = reload::problem_of(&path, message);
+        return Err(FileError::Invalid(Box::new(problem)));
+    }
+    let checked = R::check(&path, text);
+    checked.map_err(|error| FileError::Invalid(Box::new(reload::problem(error))))?;
     reload::write(directory, &path, name, text)
 }
 
 /// Removes the file of a wrapper or an exporter.
 pub(crate) fn remove(row: &impl Row) -> Result<(), FileError> {
-    reload::remove(Path::new(row.file()))
+    reload::remove(Path::new(&row.peer().file))
 }
 
 /// The files of wrappers.
@@ -185,13 +203,12 @@ fn start(
     stop: watch::Receiver<bool>,
 ) -> JoinHandle<()> {
     app.wrappers.insert(Wrapper {
-        name: file.name.clone(),
-        kind: file.keys.kind.clone(),
-        file: path,
         sensor: sensor.map(str::to_owned),
-        description: file.keys.description.clone(),
-        toml: text.to_owned(),
-        ..Wrapper::default()
+        ..started(
+            path,
+            text,
+            (&file.name, &file.keys.kind, &file.keys.description),
+        )
     });
     let app = app.clone();
     tokio::spawn(async move {
@@ -208,12 +225,13 @@ fn start(
                     letters: letters.clone(),
                     calls,
                     inbox: Arc::default(),
+                    resending: Arc::default(),
                 };
                 app.wrappers.set_handle(&file.name, handle.clone());
                 run::run(app, handle, called, stop).await;
             }
             Err(reason) => app.wrappers.update(&file.name, |row| {
-                row.set_state(PeerState::Trouble, Some(reason), None);
+                row.peer.set_state(PeerState::Trouble, Some(reason), None);
             }),
         }
     })
@@ -252,14 +270,9 @@ impl Described for ExporterFiles {
         file: ExporterFile,
         stop: watch::Receiver<bool>,
     ) -> JoinHandle<()> {
-        app.exporters.insert(Exporter {
-            name: file.name.clone(),
-            kind: file.keys.kind.clone(),
-            file: path.display().to_string(),
-            description: file.keys.description.clone(),
-            toml: text.to_owned(),
-            ..Exporter::default()
-        });
+        let keys = (&*file.name, &*file.keys.kind, &file.keys.description);
+        app.exporters
+            .insert(started(path.display().to_string(), text, keys));
         let app = app.clone();
         tokio::spawn(async move {
             let (name, most) = (format!("exporter/{}", file.name), file.keys.dead_letters);
@@ -273,7 +286,7 @@ impl Described for ExporterFiles {
                     export::run(app, file, letters, stop).await;
                 }
                 Err(reason) => app.exporters.update(&file.name, |row| {
-                    row.set_state(PeerState::Trouble, Some(reason), None);
+                    row.peer.set_state(PeerState::Trouble, Some(reason), None);
                 }),
             }
         })
@@ -288,8 +301,24 @@ impl Described for ExporterFiles {
     }
 }
 
-fn refuse<R: Row, H: Clone>(
-    table: &table::Table<R, H>,
+/// The row of one that starts: its name, kind and description.
+fn started<R: Row>(
+    file: String,
+    text: &str,
+    (name, kind, description): (&str, &str, &Option<String>),
+) -> R {
+    R::from(PeerStatus {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        file,
+        description: description.clone(),
+        toml: text.to_owned(),
+        ..PeerStatus::default()
+    })
+}
+
+fn refuse<R: Row, H: Handle>(
+    table: &Table<R, H>,
     name: &str,
     path: &Path,
     problem: Problem,
@@ -302,8 +331,14 @@ fn refuse<R: Row, H: Clone>(
         hint: problem.hint,
     };
     match is_running {
-        true => table.update(name, |row| row.set_error(error)),
-        false => table.insert(R::failed(name, &path.display().to_string(), error)),
+        true => table.update(name, |row| row.peer_mut().error = Some(error)),
+        false => table.insert(R::from(PeerStatus {
+            name: name.to_owned(),
+            file: path.display().to_string(),
+            state: PeerState::Failed,
+            error: Some(error),
+            ..PeerStatus::default()
+        })),
     }
 }
 
@@ -330,9 +365,10 @@ fn node_parts(app: &App) -> NodeParts {
 async fn open_letters(app: &App, name: String, most: u64) -> Result<Arc<DeadLetters>, String> {
     let store = app.catalogue.store();
     let opened = tokio::task::spawn_blocking(move || DeadLetters::named(&store, &name, most)).await;
-    match opened {
-        Ok(Ok(letters)) => Ok(Arc::new(letters)),
-        Ok(Err(error)) => Err(format!("cannot read the dead letters: {error}")),
-        Err(_) => Err("reading the dead letters was interrupted".to_owned()),
-    }
+    let unreadable = |error| format!("cannot read the dead letters: {error}");
+    let interrupted = |_| "reading the dead letters was interrupted".to_owned();
+    let letters = Arc::new(opened.map_err(interrupted)?.map_err(unreadable)?);
+    // The run before may have queued some.
+    letters.settled().await.map_err(unreadable)?;
+    Ok(letters)
 }

@@ -153,6 +153,29 @@ impl Progress {
         Ok(progress)
     }
 
+    /// Whether a wrapper of this name ever ran.
+    pub(super) fn exists(app: &App, name: &str) -> bool {
+        app.storage
+            .log
+            .existing(&format!("{PREFIX}{name}"))
+            .is_some()
+    }
+
+    /// Whether no batch was ever stored.
+    pub(super) fn is_new(&self) -> bool {
+        self.number == 0
+    }
+
+    /// The level of its records.
+    pub(super) fn level(&self) -> Level {
+        self.stream.level()
+    }
+
+    /// Begins where another one is.
+    pub(super) fn continue_from(&mut self, former: &Self) {
+        self.mark.clone_from(&former.mark);
+    }
+
     /// The mark of the newest batch.
     pub(super) fn mark(&self) -> Option<&Mark> {
         self.mark.as_ref()

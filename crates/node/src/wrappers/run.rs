@@ -1,7 +1,9 @@
 //! The task of one wrapper.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use chappe_links::DeadLetters;
@@ -15,9 +17,9 @@ use tokio::sync::{mpsc, watch};
 use super::attempts::{Attempts, End};
 use super::processing::{self, Processing};
 use super::reading::Missed;
-use super::store::{self, Storer, Storing};
+use super::store::{self, Storer, Storing, Tally};
 use super::table::Call;
-use super::{PeerState, Row as _, WrapperHandle, node_parts, notes, wrapper_key};
+use super::{PeerState, WrapperHandle, node_parts, notes, wrapper_key};
 use crate::catalogue;
 use crate::shared::App;
 
@@ -27,7 +29,8 @@ const SHOW_PERIOD: Duration = Duration::from_secs(1);
 const BATCHES_MAX: usize = 64;
 /// Time that a command may take.
 const COMMAND_TIME: Duration = Duration::from_secs(30);
-/// Time that the last acknowledgements may take when a wrapper ends.
+/// Time that each of these may take when a wrapper ends: the batch that is being queued, what else it has
+/// received, the last acknowledgements.
 const END_TIME: Duration = Duration::from_secs(5);
 
 /// Runs a wrapper until `stop` becomes true.
@@ -45,6 +48,7 @@ pub(super) async fn run(
         let mut running = match Running::open(&app, &handle, &notes, &missed).await {
             Ok(running) => running,
             Err(end) => {
+                handle.inbox.close();
                 trouble(&app, &file.name, &end, false, &mut attempts);
                 if attempts.wait(&mut stop).await {
                     break;
@@ -52,17 +56,22 @@ pub(super) async fn run(
                 continue;
             }
         };
-        let end = tokio::select! {
-            end = running.follow(&mut calls) => Some(end),
-            _ = stop.wait_for(|stop| *stop) => None,
+        let mut patience = stop.clone();
+        let (end, is_cut) = tokio::select! {
+            end = running.follow(&mut calls, &mut stop) => (end, false),
+            // A batch that is being queued ends first, unless the log takes nothing.
+            () = stopped_for(&mut patience, END_TIME) => (End::Stopped, true),
         };
+        running.finish(&end, is_cut).await;
         let has_stored = running.has_stored;
-        // Batches under way are stored in any case; the peer is acknowledged if they are.
-        let _ = tokio::time::timeout(END_TIME, running.settle()).await;
         drop(running);
-        let Some(end) = end else { break };
+        handle.inbox.close();
+        if matches!(end, End::Stopped) {
+            break;
+        }
         trouble(&app, &file.name, &end, has_stored, &mut attempts);
-        app.wrappers.update(&file.name, |row| row.restarts += 1);
+        app.wrappers
+            .update(&file.name, |row| row.peer.restarts += 1);
         if attempts.wait(&mut stop).await {
             break;
         }
@@ -75,6 +84,29 @@ pub(super) async fn run(
     let mut keys: Vec<String> = streams.map(|entry| catalogue::key(&entry.name)).collect();
     keys.push(key);
     app.registrar.remove(keys).await;
+}
+
+/// Waits until a wrapper shall end.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // Without a sender it shall end, too.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// Waits until a wrapper shall end, and so long after it.
+async fn stopped_for(stop: &mut watch::Receiver<bool>, time: Duration) {
+    stopped(stop).await;
+    tokio::time::sleep(time).await;
+}
+
+/// What a step returns if it need not wait. It works within one turn of the task: a peer that never ceases must not
+/// hold the thread.
+async fn ready<T>(step: impl Future<Output = T>) -> Option<T> {
+    tokio::task::yield_now().await;
+    let mut step = pin!(step);
+    match step.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => Some(done),
+        Poll::Pending => None,
+    }
 }
 
 /// Shows why a wrapper does not run.
@@ -98,6 +130,8 @@ struct Running {
     processing: Option<Processing>,
     storer: Storer,
     in_flight: VecDeque<Storing>,
+    /// The batch that is being queued.
+    queueing: Tally,
     unstored_bytes: u64,
     /// Whether a batch was stored since it was opened.
     has_stored: bool,
@@ -114,6 +148,13 @@ impl Running {
     ) -> Result<Self, End> {
         let WrapperHandle { file, letters, .. } = handle;
         let mut storer = Storer::open(app, file, letters.clone()).await?;
+        if let Some(former) = &file.keys.continues {
+            let begun = storer.continue_from(former).await?;
+            begun.map_err(|reason| {
+                let hint = "remove its file, or the key `continues` of this one";
+                WrapperError::settings(reason).with_hint(hint)
+            })?;
+        }
         storer.define().await?.map_err(WrapperError::settings)?;
         let invalid =
             |error: chappe_stream::DescriptorError| WrapperError::settings(error.to_string());
@@ -125,6 +166,7 @@ impl Running {
                 mark,
                 condition: condition.clone(),
                 notes: notes.clone(),
+                drops: app.observability.drops.clone(),
                 inbox: handle.inbox.open(),
             })
         };
@@ -155,6 +197,7 @@ impl Running {
             processing,
             storer,
             in_flight: VecDeque::new(),
+            queueing: Tally::default(),
             unstored_bytes: 0,
             has_stored: false,
             published: 0,
@@ -162,8 +205,12 @@ impl Running {
     }
 
     /// Reads and stores until a step fails.
-    async fn follow(&mut self, calls: &mut mpsc::Receiver<Call>) -> End {
-        match self.try_follow(calls).await {
+    async fn follow(
+        &mut self,
+        calls: &mut mpsc::Receiver<Call>,
+        stop: &mut watch::Receiver<bool>,
+    ) -> End {
+        match self.try_follow(calls, stop).await {
             Ok(never) => match never {},
             Err(end) => end,
         }
@@ -172,6 +219,7 @@ impl Running {
     async fn try_follow(
         &mut self,
         calls: &mut mpsc::Receiver<Call>,
+        stop: &mut watch::Receiver<bool>,
     ) -> Result<std::convert::Infallible, End> {
         let mut show = tokio::time::interval(SHOW_PERIOD);
         show.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -184,6 +232,7 @@ impl Running {
                 || self.in_flight.len() >= BATCHES_MAX;
             tokio::select! {
                 biased;
+                () = stopped(stop) => return Err(End::Stopped),
                 _ = show.tick() => {
                     self.show().await;
                     if let Some(processing) = &self.processing {
@@ -200,13 +249,7 @@ impl Running {
                 Some(call) = calls.recv() => self.call(call).await?,
                 // The catalogue lives as long as the node.
                 _ = changes.changed(), if self.processing.is_some() => self.follow_inputs().await?,
-                batch = self.wrapper.next(), if !is_full => {
-                    let mut batch = batch?;
-                    if let Some(processing) = &mut self.processing {
-                        processing.answered(&mut batch);
-                    }
-                    self.store(batch).await?;
-                }
+                batch = self.wrapper.next(), if !is_full => self.read(batch?).await?,
                 batch = inputs(&mut self.processing), if !is_full => self.pass(batch?).await?,
             }
         }
@@ -235,9 +278,25 @@ impl Running {
         Ok(self.wrapper.input(&batch).await?)
     }
 
+    /// Queues a batch that the wrapper returned.
+    async fn read(&mut self, mut batch: Batch) -> Result<(), End> {
+        if let Some(processing) = &mut self.processing {
+            processing.answered(&mut batch);
+        }
+        self.store(batch).await
+    }
+
     /// Queues a batch.
     async fn store(&mut self, batch: Batch) -> Result<(), End> {
-        let (storing, dead) = self.storer.store(batch).await?;
+        if let Some(exceeded) = self.storer.exceeded_share(&batch) {
+            self.wrapper.exceeded(&batch.mark, exceeded);
+            return Ok(());
+        }
+        if !self.wrapper.repeats() {
+            self.queueing = Tally::of(&batch);
+        }
+        let (mut storing, dead) = self.storer.store(batch).await?;
+        storing.tally = std::mem::take(&mut self.queueing);
         self.unstored_bytes += storing.weight;
         self.in_flight.push_back(storing);
         if dead > 0 {
@@ -257,7 +316,7 @@ impl Running {
         self.has_stored = true;
         self.unstored_bytes -= storing.weight;
         self.app.wrappers.update(&self.file.name, |row| {
-            row.elements += storing.elements;
+            row.peer.elements += storing.elements;
             if let Some(newest) = storing.newest {
                 row.newest_time = Some(newest.to_string());
             }
@@ -291,11 +350,57 @@ impl Running {
         failed
     }
 
+    /// Ends it: stores what can be stored, tells the peer, and counts what is lost. Nothing more is stored if
+    /// it `is_cut` off while it queued a batch: a later mark would stand for that batch, too.
+    async fn finish(&mut self, end: &End, is_cut: bool) {
+        if matches!(end, End::Stopped) && !is_cut {
+            let _ = tokio::time::timeout(END_TIME, self.store_received()).await;
+        }
+        // Batches under way are stored in any case; the peer is acknowledged if they are.
+        let _ = tokio::time::timeout(END_TIME, self.settle()).await;
+        if !self.wrapper.repeats() {
+            for storing in self.in_flight.drain(..) {
+                self.storer
+                    .record_unstored(storing.tally, "not acknowledged");
+            }
+            let queueing = std::mem::take(&mut self.queueing);
+            self.storer.record_unstored(queueing, "not stored");
+            if !matches!(end, End::Peer(_)) {
+                self.count_received().await;
+            }
+        }
+    }
+
+    /// Stores what the wrapper has received already: after a change of its file nobody else has it.
+    async fn store_received(&mut self) {
+        while self.unstored_bytes < self.file.keys.limits.unstored_bytes
+            && self.in_flight.len() < BATCHES_MAX
+            && let Some(Ok(batch)) = ready(self.wrapper.next()).await
+        {
+            if self.read(batch).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Counts what the wrapper has received and nobody stores.
+    async fn count_received(&mut self) {
+        for _ in 0..BATCHES_MAX {
+            let Some(Ok(batch)) = ready(self.wrapper.next()).await else {
+                return;
+            };
+            self.storer.record_unstored(Tally::of(&batch), "not stored");
+        }
+    }
+
     /// Stores what is on its way, and tells the peer.
     async fn settle(&mut self) {
         while !self.in_flight.is_empty() {
             if finish(&mut self.in_flight).await.is_err() {
-                self.in_flight.pop_front();
+                if let Some(failed) = self.in_flight.pop_front() {
+                    self.storer
+                        .record_unstored(failed.tally, "not acknowledged");
+                }
                 continue;
             }
             // The peer may be gone.
@@ -310,7 +415,7 @@ impl Running {
         if inputs.as_ref().is_some_and(Vec::is_empty) {
             waits.get_or_insert_with(|| "no stream is selected by inputs".to_owned());
         }
-        let letters = self.letters.count();
+        let (letters, dropped) = (self.letters.count(), self.letters.dropped());
         if streams.len() != self.published {
             self.published = streams.len();
             let entity = store::entity(&self.file, &streams);
@@ -321,11 +426,12 @@ impl Running {
                 Some(_) => PeerState::Waiting,
                 None => PeerState::Running,
             };
-            row.set_state(state, waits, None);
+            row.peer.set_state(state, waits, None);
             row.streams = streams;
             row.inputs = inputs.unwrap_or_default();
             row.unstored_bytes = self.unstored_bytes;
-            row.dead_letters = letters;
+            row.peer.dead_letters = letters;
+            row.peer.dead_letters_dropped = dropped;
         });
     }
 }

@@ -1,7 +1,7 @@
 //! Stores the batches of a wrapper: opens their streams, puts aside what cannot be stored, and appends
 //! the rest with the mark.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use chappe_links::{DeadLetters, Message};
@@ -9,10 +9,14 @@ use chappe_log::{Appended, Error};
 use chappe_registry::oxrdf::{NamedNode, Triple};
 use chappe_registry::{Entity, EntityKind, vocabulary};
 use chappe_stream::view::ElementView;
-use chappe_stream::{StoreError, StreamElement, Timestamp, check_name};
+use chappe_stream::{
+    RECORD_BYTES_MAX, RECORD_HEAD_BYTES, StoreError, StreamElement, Timestamp, Value, check_name,
+    encode_element,
+};
 use chappe_transport::Hop;
 use chappe_wrappers::{
-    BATCH_BYTES_MAX, Batch, Lost, Mark, Part, StreamDefinition, Undecodable, WrapperFile,
+    BATCH_BYTES_MAX, Batch, Lost, Mark, Part, Sender, ShareExceeded, StreamDefinition, Undecodable,
+    WrapperFile, element_weight,
 };
 
 use super::progress::{Prepared, Progress};
@@ -29,9 +33,14 @@ use crate::streams::StreamSpec;
 const FORMER_TOPICS: &str = "urn:chappe:dds";
 /// The reason of dead letters in the record of losses.
 const DEAD_LETTER: &str = "dead_letter";
-/// Batches above this many bytes are refused: the log takes 4 MiB at once, and a batch over several
-/// streams is stored twice.
+/// Of a batch above this many bytes, the first elements are appended before it: the log takes 4 MiB at once, and
+/// a batch over several streams is stored twice.
 const BYTES_MAX: usize = 3 * BATCH_BYTES_MAX;
+/// Bytes of elements that are appended at once before such a batch.
+const PIECE_BYTES: usize = BATCH_BYTES_MAX / 2;
+
+/// Bytes of an element that are kept in a dead letter; reason: a longer message cannot be decoded.
+const LETTER_BYTES_MAX: usize = 1 << 20;
 
 /// A batch that is on its way to the disk.
 pub(super) struct Storing {
@@ -44,6 +53,27 @@ pub(super) struct Storing {
     /// Elements that do not fit their streams and became dead letters.
     pub(super) refused: u64,
     pub(super) newest: Option<Timestamp>,
+    /// What the batch had, in case it is not stored.
+    pub(super) tally: Tally,
+}
+
+/// How many messages a batch has for each stream that is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Tally(BTreeMap<Option<String>, u64>);
+
+impl Tally {
+    /// That of a batch.
+    pub(super) fn of(batch: &Batch) -> Self {
+        let parts = batch.parts.iter();
+        let elements =
+            parts.map(|part| (Some(part.stream.to_string()), part.elements.len() as u64));
+        let others = batch.undecodable.iter().map(|one| (one.stream.clone(), 1));
+        let mut tally = Self::default();
+        for (stream, count) in elements.chain(others) {
+            *tally.0.entry(stream).or_default() += count;
+        }
+        tally
+    }
 }
 
 impl Storing {
@@ -94,6 +124,27 @@ impl Storer {
         };
         storer.register().await;
         Ok(storer)
+    }
+
+    /// Continues the wrapper of this former name, if nothing was stored under the present one.
+    ///
+    /// # Errors
+    /// The log failed; the inner error is one that no retry repairs: the former wrapper is still there.
+    pub(super) async fn continue_from(
+        &mut self,
+        former: &str,
+    ) -> Result<Result<(), String>, StoreError> {
+        let app = &self.app;
+        if !self.progress.is_new() || former == self.file.name || !Progress::exists(app, former) {
+            return Ok(Ok(()));
+        }
+        if exists(app, former) {
+            return Ok(Err(format!("the wrapper {former:?} is still there")));
+        }
+        let level = self.progress.level();
+        let before = Progress::recover(app, former, level).await?;
+        self.progress.continue_from(&before);
+        Ok(Ok(()))
     }
 
     /// Registers the streams of earlier runs: virtual sensors bind to them before the peer says anything.
@@ -149,6 +200,7 @@ impl Storer {
             mut undecodable,
             lost,
             mark,
+            sender,
         } = batch;
         for lost in lost {
             self.record_lost(&lost);
@@ -156,10 +208,7 @@ impl Storer {
         let decoded_none = undecodable.len();
         let mut prepared: Vec<Prepared> = Vec::with_capacity(parts.len());
         for part in parts {
-            let (kept, refused) = match weight > BYTES_MAX {
-                true => (None, dead_part(&part, "the batch is too large")),
-                false => self.prepare(part).await?,
-            };
+            let (kept, refused) = self.prepare(part).await?;
             undecodable.extend(refused);
             let Some(kept) = kept else { continue };
             let same = |other: &&mut Prepared| other.entry.name == kept.entry.name;
@@ -170,18 +219,22 @@ impl Storer {
         }
         let dead_count = undecodable.len() as u64;
         let refused = dead_count - decoded_none as u64;
+        let (mut elements, mut newest) = (0, None);
+        for part in &prepared {
+            elements += part.elements.len() as u64;
+            let times = part.elements.iter().map(|element| element.source_time);
+            newest = newest.max(times.max());
+            if let Some(sender) = &sender {
+                self.charge(sender, part);
+            }
+        }
         let mut acks = self.put_aside(undecodable).await?;
+        if weight > BYTES_MAX {
+            self.append_first(&mut prepared, &mut acks).await?;
+        }
         let record = self.progress.begin(&mark, &mut prepared)?;
         acks.push_back(self.append_record(&record).await?);
-        let (mut elements, mut newest) = (0, None);
         for part in prepared {
-            elements += part.elements.len() as u64;
-            newest = newest.max(
-                part.elements
-                    .iter()
-                    .map(|element| element.source_time)
-                    .max(),
-            );
             let appended = part.entry.append_derived(self.retractions, &part.elements);
             acks.push_back(appended.await?);
         }
@@ -193,8 +246,72 @@ impl Storer {
             elements,
             refused,
             newest,
+            tally: Tally::default(),
         };
         Ok((storing, dead_count))
+    }
+
+    /// Appends the first elements of a large batch, without a position at the origin, until the rest fits one
+    /// append. If the node ends before the rest is stored, a peer that repeats sends these elements again.
+    async fn append_first(
+        &self,
+        prepared: &mut Vec<Prepared>,
+        acks: &mut VecDeque<Appended>,
+    ) -> Result<(), StoreError> {
+        let weight =
+            |elements: &[StreamElement]| elements.iter().map(element_weight).sum::<usize>();
+        let mut left: usize = prepared.iter().map(|part| weight(&part.elements)).sum();
+        for part in prepared.iter_mut() {
+            while left > BATCH_BYTES_MAX && !part.elements.is_empty() {
+                let mut bytes = 0;
+                let fits = part.elements.iter().take_while(|element| {
+                    bytes += element_weight(element);
+                    bytes <= PIECE_BYTES
+                });
+                let count = fits.count().max(1);
+                let first: Vec<StreamElement> = part.elements.drain(..count).collect();
+                left = left.saturating_sub(weight(&first));
+                let appended = part.entry.append_derived(self.retractions, &first);
+                acks.push_back(appended.await?);
+            }
+        }
+        prepared.retain(|part| !part.elements.is_empty());
+        Ok(())
+    }
+
+    /// Whether a batch needs more new streams, or more room for their definitions, than the share of its sender
+    /// has left.
+    pub(super) fn exceeded_share(&self, batch: &Batch) -> Option<ShareExceeded> {
+        let Sender {
+            account,
+            definitions_max,
+        } = batch.sender.as_ref()?;
+        let (most, most_bytes) = (*definitions_max)?;
+        let mut new: BTreeMap<&str, usize> = BTreeMap::new();
+        for part in &batch.parts {
+            if self.app.catalogue.get(&part.stream).is_none() {
+                new.insert(&part.stream, text_bytes(&part.definition));
+            }
+        }
+        let definition_bytes: usize = new.values().sum();
+        if new.is_empty() {
+            return None;
+        }
+        let used = self.app.shares.definitions(account, &self.app.catalogue);
+        let is_within =
+            used.streams + new.len() <= most && used.bytes + definition_bytes <= most_bytes;
+        (!is_within).then_some(ShareExceeded { definition_bytes })
+    }
+
+    /// Counts elements for the share of their sender.
+    fn charge(&self, sender: &Sender, part: &Prepared) {
+        let bytes: usize = part.elements.iter().map(element_weight).sum();
+        let shares = &self.app.shares;
+        if shares.count(&part.entry, &sender.account, bytes as u64) {
+            let app = self.app.clone();
+            // The batch does not wait: after a crash the stream counts for the account before.
+            tokio::task::spawn_blocking(move || app.shares.save());
+        }
     }
 
     /// A batch has reached the level of its streams.
@@ -238,12 +355,14 @@ impl Storer {
         let schema = entry.log.schema();
         let mut refused = Vec::new();
         let mut kept = part.elements;
-        kept.retain(|element| match schema.check(element) {
-            Ok(()) => true,
-            Err(error) => {
-                let reason = error.to_string();
-                refused.push(dead(&part.stream, &part.definition, element, &reason));
-                false
+        kept.retain(|element| {
+            let checked = schema.check(element).map_err(|error| error.to_string());
+            match checked.and_then(|()| check_size(element)) {
+                Ok(()) => true,
+                Err(reason) => {
+                    refused.push(dead(&part.stream, &part.definition, element, &reason));
+                    false
+                }
             }
         });
         let prepared = (!kept.is_empty()).then_some(Prepared {
@@ -265,16 +384,8 @@ impl Storer {
         {
             return Ok(Ok(entry.clone()));
         }
-        if &**name == AUDIT {
-            return Ok(Err(format!("{AUDIT} belongs to the node")));
-        }
-        if let Err(error) = check_name(name) {
-            return Ok(Err(error.to_string()));
-        }
-        let limit = self.file.keys.limits.streams as usize;
-        let is_new = self.app.catalogue.get(name).is_none();
-        if is_new && self.app.catalogue.stream_count(&self.key) >= limit {
-            return Ok(Err(format!("the wrapper already has {limit} streams")));
+        if let Some(reason) = refusal(&self.app, &self.file, name) {
+            return Ok(Err(reason));
         }
         let spec = StreamSpec {
             name: name.to_string(),
@@ -282,12 +393,15 @@ impl Storer {
             source: self.key.clone(),
             level: definition.level.or(self.file.keys.level),
         };
-        let app = &self.app;
+        let (app, file) = (&self.app, &self.file);
         let spec = spec.of_renamed(app);
-        match spec
-            .define_or_take(app, |owner| is_orphan(app, owner))
-            .await
-        {
+        let may_take = |owner: &str| {
+            let former = file.keys.continues.as_deref();
+            let is_former = former.is_some() && wrapper_name(owner) == former;
+            // A message must not choose whose stream it continues.
+            (file.names_stream(name) || is_former) && is_orphan(app, owner)
+        };
+        match spec.define_or_take(app, may_take).await {
             Ok(entry) => {
                 let entity = self.stream_entity(&entry.name, definition);
                 app.registrar.publish(vec![entity]).await;
@@ -296,7 +410,12 @@ impl Storer {
                 self.streams.insert(name.clone(), known);
                 Ok(Ok(entry))
             }
-            Err(CatalogueError::Store(error @ StoreError::Log(_))) => Err(error),
+            // A definition that is too large stays so.
+            Err(CatalogueError::Store(StoreError::Log(error)))
+                if !matches!(error, Error::TooLarge { .. }) =>
+            {
+                Err(error.into())
+            }
             Err(error) => Ok(Err(error.to_string())),
         }
     }
@@ -338,9 +457,20 @@ impl Storer {
                 received: clock::now(),
                 bytes: one.message,
             };
-            acks.push_back(put_letter(&self.app, &self.letters, message).await?);
+            acks.push_back(put_letter(&self.app, name, &self.letters, message).await?);
         }
         Ok(acks)
+    }
+
+    /// Counts what was received, is not stored, and is not repeated.
+    pub(super) fn record_unstored(&self, tally: Tally, reason: &'static str) {
+        for (stream, messages) in tally.0 {
+            self.record_lost(&Lost {
+                stream,
+                reason,
+                messages,
+            });
+        }
     }
 
     /// Counts messages that the wrapper knows to be lost, for each stream that they may have been meant for.
@@ -370,23 +500,68 @@ impl Storer {
             None,
         );
         self.app.wrappers.update(&self.file.name, |row| {
-            *row.lost.entry(lost.reason.to_owned()).or_default() += lost.messages;
+            *row.lost.entry(lost.reason.to_owned()).or_default() += times;
         });
     }
 }
 
-/// Queues a dead letter; waits while the log's queue is full.
+/// Bytes of the texts of a definition.
+fn text_bytes(definition: &StreamDefinition) -> usize {
+    let fields = definition.schema.fields.iter().map(|field| {
+        let texts = [&field.unit, &field.observed_property, &field.description];
+        field.name.len() + texts.into_iter().flatten().map(String::len).sum::<usize>()
+    });
+    definition.schema.key.as_ref().map_or(0, String::len) + fields.sum::<usize>()
+}
+
+/// Why a wrapper must not write a stream of this name, if it must not.
+pub(super) fn refusal(app: &App, file: &WrapperFile, name: &str) -> Option<String> {
+    if name == AUDIT {
+        return Some(format!("{AUDIT} belongs to the node"));
+    }
+    if let Err(error) = check_name(name) {
+        return Some(error.to_string());
+    }
+    let limit = file.keys.limits.streams as usize;
+    let is_new = app.catalogue.get(name).is_none();
+    let count = || app.catalogue.stream_count(&wrapper_key(&file.name));
+    (is_new && count() >= limit).then(|| format!("the wrapper already has {limit} streams"))
+}
+
+/// Counts dead letters that were dropped for newer ones.
+fn record_dropped(app: &App, peer: &str, count: u64) {
+    if count > 0 {
+        let detail = "the oldest dead letters were dropped for newer ones";
+        let hint = "send the dead letters again or discard them, or raise their limit in the file";
+        app.observability.drops.record_times(
+            count,
+            Hop::Element,
+            "dead_letter_dropped",
+            peer,
+            detail,
+            Some(hint.to_owned()),
+        );
+    }
+}
+
+/// Queues a dead letter of the wrapper or exporter `peer`; waits while the log's queue is full.
 pub(super) async fn put_letter(
     app: &App,
+    peer: &str,
     letters: &Arc<DeadLetters>,
     message: Message,
 ) -> Result<Appended, StoreError> {
+    let dropped_before = letters.dropped();
     loop {
         let (letters, message) = (letters.clone(), message.clone());
+        let dropped = letters.clone();
         // The first letter creates a stream, which waits for the disk.
         let put = tokio::task::spawn_blocking(move || letters.put_message(message)).await;
         match put {
-            Ok(Ok(appended)) => return Ok(appended),
+            Ok(Ok(appended)) => {
+                record_dropped(app, peer, dropped.dropped().saturating_sub(dropped_before));
+                return Ok(appended);
+            }
             Ok(Err(chappe_links::LinkError::Store(StoreError::Log(Error::QueueFull {
                 bytes,
                 ..
@@ -394,6 +569,21 @@ pub(super) async fn put_letter(
             Ok(Err(chappe_links::LinkError::Store(error))) => return Err(error),
             Ok(Err(_)) | Err(_) => return Err(StoreError::Log(Error::Closed)),
         }
+    }
+}
+
+/// Refuses an element that is too large for the log. Otherwise the peer would repeat it for ever.
+///
+/// # Errors
+/// How large it is.
+pub(super) fn check_size(element: &StreamElement) -> Result<(), String> {
+    let values = element.values.iter().map(Value::record_bytes_max);
+    let key = element.key.as_ref().map_or(0, String::len);
+    match RECORD_HEAD_BYTES + key + values.sum::<usize>() < RECORD_BYTES_MAX {
+        true => Ok(()),
+        false => encode_element(element, 0)
+            .map(drop)
+            .map_err(|error| error.to_string()),
     }
 }
 
@@ -417,10 +607,12 @@ fn dead(
         element,
         schema: &definition.schema,
     };
+    let mut message = serde_json::to_vec(&view).unwrap_or_default();
+    message.truncate(LETTER_BYTES_MAX);
     Undecodable {
         stream: Some(stream.to_owned()),
         reason: reason.to_owned(),
-        message: serde_json::to_vec(&view).unwrap_or_default(),
+        message,
     }
 }
 

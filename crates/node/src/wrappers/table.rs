@@ -50,17 +50,15 @@ pub(crate) struct FileFault {
     pub(crate) hint: Option<String>,
 }
 
-/// A wrapper.
+/// What wrappers and exporters have in common.
 #[derive(Debug, Clone, Default, Serialize, ToSchema)]
-pub(crate) struct Wrapper {
+pub(crate) struct PeerStatus {
     /// Its name: that of its file without `.toml`.
     pub(crate) name: String,
     /// Its kind.
     pub(crate) kind: String,
     /// The file that describes it.
     pub(crate) file: String,
-    /// The virtual sensor whose file it is in; it runs with that sensor.
-    pub(crate) sensor: Option<String>,
     /// Its purpose.
     pub(crate) description: Option<String>,
     /// Its state.
@@ -71,59 +69,60 @@ pub(crate) struct Wrapper {
     pub(crate) hint: Option<String>,
     /// The fault of its file; an earlier version may run.
     pub(crate) error: Option<FileFault>,
-    /// The streams that it has written since it started.
-    pub(crate) streams: Vec<String>,
-    /// The streams that a processor reads, and how far what became of each is stored.
-    pub(crate) inputs: Vec<Exported>,
-    /// Elements stored since it started.
+    /// Elements stored or exported since it started.
     pub(crate) elements: u64,
-    /// Source time of the newest one (RFC 3339).
-    pub(crate) newest_time: Option<String>,
-    /// Messages that it could not decode or store since it started.
-    pub(crate) undecodable: u64,
     /// Dead letters that are kept.
     pub(crate) dead_letters: u64,
-    /// Messages lost since it started, by reason. 0: perhaps some.
-    pub(crate) lost: BTreeMap<String, u64>,
-    /// Bytes received and not stored yet.
-    pub(crate) unstored_bytes: u64,
+    /// Dead letters that were dropped for newer ones since it started.
+    pub(crate) dead_letters_dropped: u64,
     /// How often it was opened again after trouble.
     pub(crate) restarts: u64,
     /// The file itself.
     pub(crate) toml: String,
 }
 
+impl PeerStatus {
+    /// Why it does not run, or that it does.
+    pub(crate) fn set_state(
+        &mut self,
+        state: PeerState,
+        reason: Option<String>,
+        hint: Option<String>,
+    ) {
+        (self.state, self.reason, self.hint) = (state, reason, hint);
+    }
+}
+
+/// A wrapper.
+#[derive(Debug, Clone, Default, Serialize, ToSchema)]
+pub(crate) struct Wrapper {
+    #[serde(flatten)]
+    pub(crate) peer: PeerStatus,
+    /// The streams that it has written since it started.
+    pub(crate) streams: Vec<String>,
+    /// The virtual sensor whose file it is in; it runs with that sensor.
+    pub(crate) sensor: Option<String>,
+    /// The streams that a processor reads, and how far what became of each is stored.
+    pub(crate) inputs: Vec<Exported>,
+    /// Source time of the newest element (RFC 3339).
+    pub(crate) newest_time: Option<String>,
+    /// Messages that it could not decode or store since it started.
+    pub(crate) undecodable: u64,
+    /// Messages lost since it started, by reason. A loss of an unknown number, perhaps none, counts as one.
+    pub(crate) lost: BTreeMap<String, u64>,
+    /// Bytes received and not stored yet.
+    pub(crate) unstored_bytes: u64,
+}
+
 /// An exporter.
 #[derive(Debug, Clone, Default, Serialize, ToSchema)]
 pub(crate) struct Exporter {
-    /// Its name: that of its file without `.toml`.
-    pub(crate) name: String,
-    /// Its kind.
-    pub(crate) kind: String,
-    /// The file that describes it.
-    pub(crate) file: String,
-    /// Its purpose.
-    pub(crate) description: Option<String>,
-    /// Its state.
-    pub(crate) state: PeerState,
-    /// Why it waits or is in trouble.
-    pub(crate) reason: Option<String>,
-    /// How to repair that.
-    pub(crate) hint: Option<String>,
-    /// The fault of its file; an earlier version may run.
-    pub(crate) error: Option<FileFault>,
+    #[serde(flatten)]
+    pub(crate) peer: PeerStatus,
     /// Its streams, and how far each was exported.
     pub(crate) streams: Vec<Exported>,
-    /// Elements exported since it started.
-    pub(crate) elements: u64,
     /// Elements that its peer refused since it started.
     pub(crate) refused: u64,
-    /// Dead letters that are kept.
-    pub(crate) dead_letters: u64,
-    /// How often it was opened again after trouble.
-    pub(crate) restarts: u64,
-    /// The file itself.
-    pub(crate) toml: String,
 }
 
 /// A stream of an exporter, or an input of a processor.
@@ -138,60 +137,59 @@ pub(crate) struct Exported {
 }
 
 /// A row of a table.
-pub(crate) trait Row: Clone {
-    fn name(&self) -> &str;
-    fn state(&self) -> PeerState;
-    fn file(&self) -> &str;
-    /// An invalid file.
-    fn failed(name: &str, file: &str, error: FileFault) -> Self;
-    fn set_error(&mut self, error: FileFault);
-    /// Why it does not run.
-    fn set_state(&mut self, state: PeerState, reason: Option<String>, hint: Option<String>);
+pub(crate) trait Row: Clone + From<PeerStatus> {
+    /// What it is.
+    const NOUN: &'static str;
+    /// Where all of them are listed.
+    const PATH: &'static str;
+
+    fn peer(&self) -> &PeerStatus;
+    fn peer_mut(&mut self) -> &mut PeerStatus;
 }
 
-macro_rules! row {
-    ($row:ty) => {
-        impl Row for $row {
-            fn name(&self) -> &str {
-                &self.name
-            }
+impl Row for Wrapper {
+    const NOUN: &'static str = "wrapper";
+    const PATH: &'static str = "/api/v1/wrappers";
 
-            fn state(&self) -> PeerState {
-                self.state
-            }
+    fn peer(&self) -> &PeerStatus {
+        &self.peer
+    }
 
-            fn file(&self) -> &str {
-                &self.file
-            }
+    fn peer_mut(&mut self) -> &mut PeerStatus {
+        &mut self.peer
+    }
+}
 
-            fn failed(name: &str, file: &str, error: FileFault) -> Self {
-                Self {
-                    name: name.to_owned(),
-                    file: file.to_owned(),
-                    state: PeerState::Failed,
-                    error: Some(error),
-                    ..Self::default()
-                }
-            }
-
-            fn set_error(&mut self, error: FileFault) {
-                self.error = Some(error);
-            }
-
-            fn set_state(
-                &mut self,
-                state: PeerState,
-                reason: Option<String>,
-                hint: Option<String>,
-            ) {
-                (self.state, self.reason, self.hint) = (state, reason, hint);
-            }
+impl From<PeerStatus> for Wrapper {
+    fn from(peer: PeerStatus) -> Self {
+        Self {
+            peer,
+            ..Self::default()
         }
-    };
+    }
 }
 
-row!(Wrapper);
-row!(Exporter);
+impl Row for Exporter {
+    const NOUN: &'static str = "exporter";
+    const PATH: &'static str = "/api/v1/exporters";
+
+    fn peer(&self) -> &PeerStatus {
+        &self.peer
+    }
+
+    fn peer_mut(&mut self) -> &mut PeerStatus {
+        &mut self.peer
+    }
+}
+
+impl From<PeerStatus> for Exporter {
+    fn from(peer: PeerStatus) -> Self {
+        Self {
+            peer,
+            ..Self::default()
+        }
+    }
+}
 
 /// A request to a running wrapper.
 pub(crate) struct Call {
@@ -206,6 +204,8 @@ pub(crate) struct WrapperHandle {
     pub(crate) letters: Arc<DeadLetters>,
     pub(crate) calls: mpsc::Sender<Call>,
     pub(crate) inbox: Arc<Inbox>,
+    /// Held while a dead letter is sent again.
+    pub(crate) resending: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// Where messages of clients enter a wrapper that takes some, while it is open.
@@ -218,6 +218,11 @@ impl Inbox {
         let (send, receive) = mpsc::channel(INBOX_MAX);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(send);
         receive
+    }
+
+    /// The wrapper has ended and is opened again: senders have to come again.
+    pub(super) fn close(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Passes a message on.
@@ -250,6 +255,24 @@ pub(crate) struct ExporterHandle {
     pub(crate) letters: Arc<DeadLetters>,
 }
 
+/// The parts of a running wrapper or exporter.
+pub(crate) trait Handle: Clone {
+    /// Its dead letters.
+    fn letters(&self) -> &Arc<DeadLetters>;
+}
+
+impl Handle for WrapperHandle {
+    fn letters(&self) -> &Arc<DeadLetters> {
+        &self.letters
+    }
+}
+
+impl Handle for ExporterHandle {
+    fn letters(&self) -> &Arc<DeadLetters> {
+        &self.letters
+    }
+}
+
 /// All wrappers, or all exporters, by name: their rows, and the handles of those that run.
 pub(crate) struct Table<R, H> {
     rows: Mutex<BTreeMap<String, R>>,
@@ -268,7 +291,7 @@ impl<R, H> Default for Table<R, H> {
     }
 }
 
-impl<R: Row, H: Clone> Table<R, H> {
+impl<R: Row, H: Handle> Table<R, H> {
     fn rows(&self) -> MutexGuard<'_, BTreeMap<String, R>> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -279,7 +302,8 @@ impl<R: Row, H: Clone> Table<R, H> {
 
     /// Adds or replaces a row.
     pub(crate) fn insert(&self, row: R) {
-        self.rows().insert(row.name().to_owned(), row);
+        let name = row.peer().name.clone();
+        self.rows().insert(name, row);
     }
 
     /// Changes a row, if there is one.
@@ -324,7 +348,7 @@ impl<R: Row, H: Clone> Table<R, H> {
     pub(crate) fn counts(&self) -> [(&'static str, i64); 4] {
         let rows = self.rows();
         PeerState::ALL.map(|(state, word)| {
-            let count = rows.values().filter(|row| row.state() == state);
+            let count = rows.values().filter(|row| row.peer().state == state);
             (word, i64::try_from(count.count()).unwrap_or(i64::MAX))
         })
     }
@@ -334,3 +358,31 @@ impl<R: Row, H: Clone> Table<R, H> {
 pub(crate) type Wrappers = Table<Wrapper, WrapperHandle>;
 /// All exporters.
 pub(crate) type Exporters = Table<Exporter, ExporterHandle>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_comes_again_while_a_wrapper_is_opened() {
+        let send = |inbox: &Inbox| {
+            inbox.send(Inbound {
+                body: Vec::new(),
+                sender: Default::default(),
+                reply: oneshot::channel().0,
+            })
+        };
+        let inbox = Inbox::default();
+        assert_eq!(send(&inbox), Err(InboxError::Busy), "it was never opened");
+        let messages = inbox.open();
+        assert_eq!(send(&inbox), Ok(()));
+        drop(messages);
+        assert_eq!(
+            send(&inbox),
+            Err(InboxError::Closed),
+            "its kind takes no messages"
+        );
+        inbox.close();
+        assert_eq!(send(&inbox), Err(InboxError::Busy));
+    }
+}

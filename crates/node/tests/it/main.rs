@@ -15,6 +15,7 @@ mod durable_identity;
 mod exclusion;
 mod flapping;
 mod gsn_descriptors;
+mod gsn_rest;
 mod kad;
 mod linked_nodes;
 mod links;

@@ -92,12 +92,23 @@ fn a_window_is_filled_again_when_its_stream_gets_a_field() {
         let Some(Value::Integer(before)) = counted(4) else {
             panic!("no count");
         };
-        let two = elements::schema(&[("systolic", FieldType::Text), ("unit", FieldType::Text)]);
-        let values = vec![Value::Text("a".into()), Value::Text("mmHg".into())];
-        let wider = elements::element(5_000_000_000, values);
-        node.store("in", &two, &[wider]).await.unwrap();
-        until(&node, path, |_| counted(5).is_some()).await;
-        assert_eq!(counted(5), Some(Value::Integer(before + 1)));
+        // The sensor hears of each change now from the registry, now from the element.
+        let mut fields = vec!["systolic".to_owned()];
+        for second in 5..=14 {
+            fields.push(format!("unit{second}"));
+            let typed: Vec<_> = fields.iter().map(|it| (&**it, FieldType::Text)).collect();
+            let values = fields.iter().map(|_| Value::Text("a".into())).collect();
+            let wider = elements::element(second * 1_000_000_000, values);
+            node.store("in", &elements::schema(&typed), &[wider])
+                .await
+                .unwrap();
+            until(&node, path, |_| counted(second).is_some()).await;
+        }
+        let outputs = output.read(0, 100).unwrap();
+        let last = outputs.iter().rev().take(10).rev();
+        let counts: Vec<_> = last.map(|it| it.values[0].clone()).collect();
+        let expected: Vec<_> = (1..=10).map(|more| Value::Integer(before + more)).collect();
+        assert_eq!(counts, expected);
         node.shutdown().await.unwrap();
     });
 }

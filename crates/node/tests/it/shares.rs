@@ -334,6 +334,68 @@ fn requests_that_change_nothing_displace_no_record_of_the_audit_stream() {
     });
 }
 
+#[test]
+fn a_message_to_a_webhook_counts_for_the_account_that_sent_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let wrappers = directory.path().join("wrappers");
+    std::fs::create_dir_all(&wrappers).unwrap();
+    let file = "kind = \"webhook\"\nformat = \"json\"\nlevel = \"process\"\n[[stream]]\nname = \"hook.{s}\"\n\
+        variables = { s = \"$.s\" }\nfields = [{ name = \"note\", type = \"text\" }]\n";
+    std::fs::write(wrappers.join("hook.toml"), file).unwrap();
+    block(async {
+        let mut world = World::start(small(directory.path())).await;
+        let eve = world.add("eve", &["write"]).await;
+        let path = "/api/v1/wrappers/hook/messages";
+        let message = |stream: &str| json!({ "s": stream, "note": "x".repeat(1_000) });
+        while world
+            .change(&eve, "POST", path, &message("s0"))
+            .await
+            .status
+            != 200
+        {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        for number in 1..10 {
+            let sent = world
+                .change(&eve, "POST", path, &message(&format!("s{number}")))
+                .await;
+            assert_eq!(sent.status, 200, "{sent:?}");
+        }
+        let refused = world.change(&eve, "POST", path, &message("more")).await;
+        assert_eq!(
+            (refused.status, &refused.json()["code"]),
+            (507, &json!("share_of_streams"))
+        );
+        let again = world.change(&eve, "POST", path, &message("s0")).await;
+        assert_eq!((again.status, &again.json()["elements"]), (200, &json!(1)));
+        let other = world
+            .change(&world.token, "POST", path, &message("other"))
+            .await;
+        assert_eq!(
+            other.status, 200,
+            "an administrator has no share: {other:?}"
+        );
+        let row = world
+            .ask(&world.token, "GET", "/api/v1/wrappers/hook", LINES, "")
+            .await;
+        assert_eq!(
+            row.json()["undecodable"],
+            0,
+            "it is no dead letter: {row:?}"
+        );
+        for _ in 0..2 {
+            let used = world.account("eve").await["use"].clone();
+            assert_eq!(used["streams"], 10, "{used}");
+            assert!(used["bytes"].as_u64().unwrap() > 10_000, "{used}");
+            let token = world.token.clone();
+            world.node.shutdown().await.unwrap();
+            let node = Node::start(small(directory.path())).await.unwrap();
+            world = World { node, token };
+        }
+        world.node.shutdown().await.unwrap();
+    });
+}
+
 /// Opens a request and sends its head and the first bytes of its body.
 async fn slow(world: &World, token: &str, path: &str) -> TcpStream {
     let mut slow = TcpStream::connect(world.node.address()).await.unwrap();

@@ -144,6 +144,77 @@ fn a_wrapper_is_followed_from_its_file_to_a_virtual_sensor() {
         std::fs::remove_file(directory.join("wrappers/boiler.toml")).unwrap();
         let list = "/api/v1/wrappers";
         until(node, list, |list| list["wrappers"] == json!([])).await;
+        // A name leads out of no directory.
+        let text = json!("kind = \"webhook\"");
+        let outside = operated
+            .change("PUT", "/api/v1/wrappers/..%2Fother", &text)
+            .await;
+        assert_eq!(outside.status, 422, "{outside:?}");
+        assert!(outside.body.contains("has a slash"), "{outside:?}");
+        operated.node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn a_renamed_wrapper_continues_where_it_was_and_a_message_takes_no_stream_of_another() {
+    let temporary = tempfile::tempdir().unwrap();
+    let directory = temporary.path();
+    let stream = "[[stream]]\nname = \"plant.{m}\"\nvariables = { m = \"$.m\" }\n\
+        fields = [{ name = \"value\", type = \"integer\" }]\n";
+    let file = format!(
+        "kind = \"file\"\npath = \"../data.csv\"\nformat = \"json\"\npoll_ms = 20\n{stream}"
+    );
+    let line = |value: u64| json!({ "m": "a", "value": value }).to_string() + "\n";
+    std::fs::write(directory.join("data.csv"), line(1)).unwrap();
+    write(directory, "wrappers", "former.toml", &file);
+    block(async {
+        let operated = Operated::start(&common::config(directory), None).await;
+        let node = &operated.node;
+        until(node, "/api/v1/wrappers/former", |row| row["elements"] == 1).await;
+        let wrappers = directory.join("wrappers");
+        std::fs::rename(wrappers.join("former.toml"), directory.join("former.toml")).unwrap();
+        until(node, "/api/v1/wrappers", |list| {
+            list["wrappers"] == json!([])
+        })
+        .await;
+        // A message does not choose whose stream is continued.
+        let hook = format!("kind = \"webhook\"\nformat = \"json\"\n{stream}");
+        write(directory, "wrappers", "hook.toml", &hook);
+        until(node, "/api/v1/wrappers/hook", |row| {
+            row["reason"] == "no message has arrived"
+        })
+        .await;
+        let path = "/api/v1/wrappers/hook/messages";
+        let sent = operated
+            .change("POST", path, &json!({ "m": "a", "value": 9 }))
+            .await;
+        assert_eq!(
+            (sent.status, &sent.json()["refused"]),
+            (200, &json!(1)),
+            "{sent:?}"
+        );
+        // The renamed wrapper does, once its file names the former one, and reads nothing again.
+        append(directory, &line(2));
+        let continued = format!("continues = \"former\"\n{file}");
+        write(directory, "wrappers", "present.toml", &continued);
+        until(node, "/api/v1/wrappers/present", |row| row["elements"] == 1).await;
+        let log = node.stream("plant.a").unwrap();
+        assert_eq!(log.log().last(), 2);
+        // It was once; a wrapper that is there is not continued.
+        write(
+            directory,
+            "wrappers",
+            "third.toml",
+            &continued.replace("former", "present"),
+        );
+        let third = until(node, "/api/v1/wrappers/third", |row| {
+            row["state"] == "trouble"
+        })
+        .await;
+        assert_eq!(
+            third["reason"], "the wrapper \"present\" is still there",
+            "{third}"
+        );
         operated.node.shutdown().await.unwrap();
     });
 }
@@ -193,6 +264,192 @@ fn an_exporter_that_fails_delays_no_other() {
         assert_eq!(text("out"), text("blocked/out"));
         assert_eq!(text("out").lines().count(), 3);
         node.shutdown().await.unwrap();
+    });
+}
+
+/// The sum of the samples of a metric with these labels.
+async fn metric(node: &chappe_node::Node, name: &str, labels: &str) -> f64 {
+    let text = common::get(node, "/metrics").await.body;
+    let samples = text.lines().filter(|line| {
+        line.starts_with(&format!("chappe_{name}_total{{")) && line.contains(labels)
+    });
+    samples
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap())
+        .sum()
+}
+
+#[test]
+fn everything_that_is_not_stored_is_counted_everywhere() {
+    let temporary = tempfile::tempdir().unwrap();
+    let directory = temporary.path();
+    let stream = |name: &str| {
+        format!(
+            "[[stream]]\nname = \"{name}\"\nfields = [{{ name = \"value\", type = \"integer\" }}]\n"
+        )
+    };
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let hook = "kind = \"webhook\"\nformat = \"json\"\nlimits = { dead_letters = 1 }\n";
+    write(
+        directory,
+        "wrappers",
+        "hook.toml",
+        &format!("{hook}{}", stream("hook")),
+    );
+    let data = "kind = \"file\"\npath = \"../data.csv\"\nformat = \"csv\"\npoll_ms = 20\n";
+    write(
+        directory,
+        "wrappers",
+        "data.toml",
+        &format!("{data}{}", stream("data")),
+    );
+    let lines = format!("kind = \"tcp\"\nlisten = \"{address}\"\nformat = \"json\"\n");
+    write(
+        directory,
+        "wrappers",
+        "lines.toml",
+        &format!("{lines}{}", stream("lines")),
+    );
+    std::fs::write(directory.join("data.csv"), "value\n1\n").unwrap();
+    block(async {
+        let operated = Operated::start(&common::config(directory), None).await;
+        let node = &operated.node;
+        until(node, "/api/v1/wrappers/data", |row| row["elements"] == 1).await;
+        for wrapper in ["hook", "lines"] {
+            let path = format!("/api/v1/wrappers/{wrapper}");
+            until(node, &path, |row| {
+                row["reason"].is_string() && row["state"] == "waiting"
+            })
+            .await;
+        }
+        // Two messages that are none, a file that is overwritten, and more connections than there may be.
+        for _ in 0..2 {
+            let answer = operated
+                .change("POST", "/api/v1/wrappers/hook/messages", &json!("no"))
+                .await;
+            assert_eq!(answer.json()["undecodable"], 1, "{answer:?}");
+        }
+        std::fs::write(directory.join("data.csv"), "value\n2\n3\n").unwrap();
+        let mut connections = Vec::new();
+        for _ in 0..65 {
+            connections.push(tokio::net::TcpStream::connect(address).await.unwrap());
+        }
+        // Wrapper, the member of its row, the reason among the drops, the metric and its labels.
+        let table = [
+            (
+                "hook",
+                "/undecodable",
+                "undecodable",
+                "wrapper_undecodable",
+                "wrapper=\"hook\"",
+            ),
+            (
+                "hook",
+                "/dead_letters_dropped",
+                "dead_letter_dropped",
+                "wrapper_dead_letters_dropped",
+                "wrapper=\"hook\"",
+            ),
+            (
+                "data",
+                "/lost/file_replaced",
+                "file_replaced",
+                "wrapper_lost",
+                "file_replaced",
+            ),
+            (
+                "lines",
+                "/lost/too_many_connections",
+                "too_many_connections",
+                "wrapper_lost",
+                "too_many_connections",
+            ),
+        ];
+        for (wrapper, member, reason, name, labels) in table {
+            let path = format!("/api/v1/wrappers/{wrapper}");
+            let counted = |row: &Value| row.pointer(member).and_then(Value::as_u64) > Some(0);
+            until(node, &path, counted).await;
+            let of_wrapper = |drops: &Value| {
+                let drops = drops["drops"].as_array().unwrap();
+                drops
+                    .iter()
+                    .any(|it| it["reason"] == reason && it["peer"] == wrapper)
+            };
+            until(node, "/api/v1/drops", of_wrapper).await;
+            assert!(metric(node, name, labels).await > 0.0, "{name} {labels}");
+        }
+        operated.node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn an_element_that_is_too_large_for_the_log_blocks_no_other() {
+    let temporary = tempfile::tempdir().unwrap();
+    let directory = temporary.path();
+    let wrapper = "kind = \"webhook\"\nformat = \"json\"\n[[stream]]\nname = \"wave\"\n\
+        fields = [{ name = \"wave\", type = \"samples\", period_s = 1 }]\n";
+    write(directory, "wrappers", "hook.toml", wrapper);
+    block(async {
+        let operated = Operated::start(&common::config(directory), None).await;
+        let node = &operated.node;
+        until(node, "/api/v1/wrappers/hook", |row| {
+            row["reason"] == "no message has arrived"
+        })
+        .await;
+        let path = "/api/v1/wrappers/hook/messages";
+        for (samples, expected) in [(400_000, json!([0, 1])), (4, json!([1, 0]))] {
+            let message = json!({ "wave": vec![1; samples] });
+            let answer = operated.change("POST", path, &message).await;
+            assert_eq!(answer.status, 200, "{}", answer.body);
+            let it = answer.json();
+            let dead = it["refused"].as_u64().unwrap() + it["undecodable"].as_u64().unwrap();
+            assert_eq!(json!([it["elements"], dead]), expected, "{it}");
+        }
+        let row = common::get(node, "/api/v1/wrappers/hook").await.json();
+        assert_eq!(row["restarts"], 0, "{row}");
+        operated.node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn a_message_of_many_elements_is_stored_whole() {
+    let temporary = tempfile::tempdir().unwrap();
+    let directory = temporary.path();
+    let wrapper = "kind = \"webhook\"\nformat = \"csv\"\nlevel = \"process\"\n[[stream]]\nname = \"{k}\"\n\
+        variables = { k = \"k\" }\n\
+        fields = [{ name = \"a\", type = \"integer\" }, { name = \"b\", type = \"integer\" },\
+        { name = \"c\", type = \"integer\" }]\n";
+    write(directory, "wrappers", "hook.toml", wrapper);
+    block(async {
+        let operated = Operated::start(&common::config(directory), None).await;
+        let node = &operated.node;
+        until(node, "/api/v1/wrappers/hook", |row| {
+            row["reason"] == "no message has arrived"
+        })
+        .await;
+        let rows = (0..45_000).map(|number| format!("{},{number},2,3\n", ["x", "y"][number % 2]));
+        let body = format!("k,a,b,c\n{}", rows.collect::<String>());
+        let credential = format!("Bearer {}", operated.token);
+        let fields = [("Authorization", credential.as_str())];
+        let path = "/api/v1/wrappers/hook/messages";
+        let answer = common::send(node, "POST", path, &fields, body.as_bytes()).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let it = answer.json();
+        assert_eq!(
+            json!([it["elements"], it["undecodable"], it["refused"]]),
+            json!([45_000, 0, 0])
+        );
+        for (stream, first) in [("x", 0), ("y", 1)] {
+            let log = node.stream(stream).unwrap();
+            let elements = log.read(0, 50_000).unwrap();
+            let values = elements.iter().map(|it| it.values[0].clone());
+            let expected = (first..45_000)
+                .step_by(2)
+                .map(chappe_stream::Value::Integer);
+            assert!(values.eq(expected), "{stream}: {} elements", elements.len());
+        }
+        operated.node.shutdown().await.unwrap();
     });
 }
 

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use chappe_stream::name_part;
+use chappe_stream::{Timestamp, name_part};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 
@@ -24,6 +24,8 @@ enum Found {
     Boolean,
     Integer,
     Double,
+    /// A time in the form of RFC 3339.
+    Time,
     Text,
 }
 
@@ -34,6 +36,7 @@ impl Found {
             "true" | "false" => Self::Boolean,
             _ if text.parse::<i64>().is_ok() => Self::Integer,
             _ if text.parse::<f64>().is_ok_and(f64::is_finite) => Self::Double,
+            _ if Timestamp::parse(text).is_some() => Self::Time,
             _ => Self::Text,
         }
     }
@@ -44,6 +47,7 @@ impl Found {
             Value::Bool(_) => Self::Boolean,
             Value::Number(number) if number.is_i64() => Self::Integer,
             Value::Number(_) => Self::Double,
+            Value::String(text) if Timestamp::parse(text).is_some() => Self::Time,
             _ => Self::Text,
         }
     }
@@ -62,7 +66,7 @@ impl Found {
             Self::Boolean => "boolean",
             Self::Integer => "integer",
             Self::Double => "double",
-            Self::Nothing | Self::Text => "text",
+            Self::Nothing | Self::Time | Self::Text => "text",
         }
     }
 }
@@ -88,7 +92,7 @@ pub(super) fn file(path: &str) -> Result<String, WrapperError> {
         .map_err(failed)?;
     let text = String::from_utf8_lossy(&bytes);
     let is_json = text.trim_start().starts_with('{');
-    let columns = if is_json {
+    let mut columns = if is_json {
         json_columns(&text)
     } else {
         csv_columns(&text)
@@ -101,11 +105,14 @@ pub(super) fn file(path: &str) -> Result<String, WrapperError> {
         .unwrap_or_default()
         .to_string_lossy();
     let format = if is_json { "json" } else { "csv" };
-    let has_time = columns.iter().any(|(name, _)| name == "source_time");
-    let time = match (has_time, is_json) {
-        (false, _) => "",
-        (true, true) => " time = \"$.source_time\" ",
-        (true, false) => " time = \"source_time\" ",
+    let named = columns.iter().position(|(name, _)| name == "source_time");
+    let time = named.or_else(|| columns.iter().position(|(_, found)| *found == Found::Time));
+    let time = match time.map(|at| columns.remove(at).0) {
+        None => String::new(),
+        Some(name) if is_json => {
+            format!(" time = {} ", quoted(&format!("$[{}]", json_quoted(&name))))
+        }
+        Some(name) => format!(" time = {} ", quoted(&name)),
     };
     let mut toml = String::new();
     let path = quoted(path);
@@ -220,7 +227,7 @@ fn stream(toml: &mut String, name: &str, comment: Option<&str>, columns: &Column
     }
     let _ = write!(toml, "\n[[stream]]\nname = {}\nfields = [\n", quoted(name));
     let mut names = Vec::new();
-    for (column, found) in columns.iter().filter(|(name, _)| name != "source_time") {
+    for (column, found) in columns {
         let mut field = field_name(column);
         while names.contains(&field) {
             field.push('_');
@@ -285,6 +292,14 @@ mod tests {
                 "source_time,n,x,ok,note\n,1,1,true,\n,2,2.5,false,a\n,half",
             ),
             (
+                "c.csv",
+                "n,x,ok,note,seen at\n1,1,true,,2026-01-01T00:00:00Z\n2,2.5,false,a,2026-01-01T00:00:01+01:00\n",
+            ),
+            (
+                "d.jsonl",
+                "{\"at\":\"2026-01-01T00:00:00Z\",\"n\":1,\"x\":1.5,\"ok\":true,\"note\":\"a\"}\n",
+            ),
+            (
                 "b.jsonl",
                 "{\"n\":1,\"x\":1.5,\"ok\":true,\"note\":\"a\"}\n{\"n\":2,\"x\":3}\n",
             ),
@@ -295,6 +310,7 @@ mod tests {
             let toml = file(path.to_str().unwrap()).unwrap();
             let parsed = WrapperFile::parse(Path::new("x.toml"), &toml).unwrap();
             parsed.kind().unwrap();
+            assert_eq!(toml.contains(" time = "), name != "b.jsonl", "{toml}");
             let (_, definition) = &parsed.fixed_streams()[0];
             let fields = definition.schema.fields.iter();
             let mut fields: Vec<_> = fields

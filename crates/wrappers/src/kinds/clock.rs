@@ -106,6 +106,10 @@ struct ClockWrapper {
 }
 
 impl Wrapper for ClockWrapper {
+    fn repeats(&self) -> bool {
+        false
+    }
+
     fn next(&mut self) -> Step<'_, Result<Batch, WrapperError>> {
         Box::pin(async {
             loop {

@@ -120,6 +120,7 @@ fn open(opening: ExporterOpening<'_>) -> Result<Box<dyn Exporter>, WrapperError>
         settings,
         events: BTreeMap::new(),
         host: None,
+        drops: opening.drops,
         version: 0,
     }))
 }
@@ -133,6 +134,7 @@ struct DeviceExporter {
     events: BTreeMap<Arc<str>, Event>,
     /// `None` until there is an event, and while it is announced again.
     host: Option<DeviceHost>,
+    drops: Drops,
     version: u32,
 }
 
@@ -233,7 +235,7 @@ impl DeviceExporter {
                 metadata_version: self.version,
                 ..HostOptions::default()
             })
-            .start(Drops::default());
+            .start(self.drops.clone());
         let host = host.map_err(|error| WrapperError::peer(error.to_string()))?;
         self.host = Some(host);
         Ok(())

@@ -177,6 +177,10 @@ enum Stage {
 }
 
 impl Wrapper for SqliteWrapper {
+    fn repeats(&self) -> bool {
+        true
+    }
+
     fn next(&mut self) -> Step<'_, Result<Batch, WrapperError>> {
         Box::pin(async {
             loop {

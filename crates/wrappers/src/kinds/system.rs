@@ -147,6 +147,10 @@ struct SystemWrapper {
 }
 
 impl Wrapper for SystemWrapper {
+    fn repeats(&self) -> bool {
+        false
+    }
+
     fn next(&mut self) -> Step<'_, Result<Batch, WrapperError>> {
         Box::pin(async {
             loop {

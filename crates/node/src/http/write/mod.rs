@@ -30,6 +30,7 @@ use crate::written;
 pub(super) use busy::with_pause;
 pub(crate) use outcome::Written;
 use run::Writing;
+pub(super) use run::memory;
 
 /// Bytes of the name of a producer.
 const PRODUCER_BYTES_MAX: usize = 255;

@@ -312,7 +312,10 @@ impl Writing {
 }
 
 /// Memory of requests that write.
-fn memory(app: &App, caller: &Caller, bytes: usize) -> Result<Permit, Problem> {
+///
+/// # Errors
+/// The account has its share of it, or all is in use.
+pub(in crate::http) fn memory(app: &App, caller: &Caller, bytes: usize) -> Result<Permit, Problem> {
     let tenant = app.shares.tenant(&app.accounts, caller);
     let taken = app.permits.write_memory(bytes, tenant.as_ref());
     taken.map_err(|refusal| match refusal {

@@ -80,6 +80,10 @@ struct TopicWrapper {
 }
 
 impl Wrapper for TopicWrapper {
+    fn repeats(&self) -> bool {
+        true
+    }
+
     fn attach(&mut self, node: &NodeParts) -> Result<(), WrapperError> {
         let topics = node.topics.as_ref();
         let topics = topics.ok_or_else(|| WrapperError::settings(NO_TOPICS))?;

@@ -132,8 +132,7 @@ impl Follower {
         // A file may be copied and emptied at any time: only what is as it was after the bytes were read
         // shows that they belong to it.
         if let Some(file) = self.earlier()? {
-            self.open = Some(Open::new(file, 0, self.series.rows, &mut self.decoder)?);
-            return Ok(());
+            return self.start(file);
         }
         let Some(open) = &mut self.open else {
             return Ok(());
@@ -159,8 +158,8 @@ impl Follower {
         open.finish(now, &mut self.decoder, piece)?;
         match next {
             Some(file) => {
-                let next = Open::new(file, 0, self.series.rows, &mut self.decoder)?;
-                self.previous = self.open.replace(next).map(|finished| finished.file);
+                self.previous = self.open.take().map(|finished| finished.file);
+                self.start(file)?;
             }
             None => piece.waits = Some("the file was rotated and no other exists".to_owned()),
         }
@@ -192,26 +191,49 @@ impl Follower {
             (None, Start::Oldest) => Known::default(),
             _ => Known::of(&series.path)?,
         };
-        let (file, offset) = match &self.resume {
-            Some(place) => match find(&series.path, place)? {
-                Found::Same(file) => (file, place.offset),
-                Found::Other(file) => {
-                    piece.lost.push(unknown("file_replaced"));
-                    (file, 0)
-                }
-                Found::None => return Ok(false),
-            },
+        let is_open = match self.resume {
+            Some(place) => self.go_on(place, piece)?,
             None => match first(&series.path, series.start == Start::Oldest)? {
-                Some(file) if series.start == Start::End => {
-                    let end = last_line_end(&file)?;
-                    (file, end)
+                Some(file) => {
+                    let offset = match series.start {
+                        Start::End => last_line_end(&file)?,
+                        _ => 0,
+                    };
+                    let track = Track::at(&file, offset)?;
+                    self.open = Some(Open::new(file, track, series.rows, &mut self.decoder)?);
+                    true
                 }
-                Some(file) => (file, 0),
-                None => return Ok(false),
+                None => false,
             },
         };
-        self.open = Some(Open::new(file, offset, series.rows, &mut self.decoder)?);
-        (self.resume, self.known) = (None, known);
+        if is_open {
+            (self.resume, self.known) = (None, known);
+        }
+        Ok(is_open)
+    }
+
+    /// Goes on at a position; false if there is no file yet.
+    fn go_on(&mut self, place: Place, piece: &mut Piece) -> Result<bool, ReadError> {
+        let path = &self.series.path;
+        let next = match find(path, &place)? {
+            Found::Same(file) => {
+                let track = Track::resume(&file, &place)?;
+                self.open = Some(Open::new(file, track, self.series.rows, &mut self.decoder)?);
+                return Ok(true);
+            }
+            Found::Other(file) => Some(file),
+            Found::After(copy) => {
+                let next = after(path, &copy)?;
+                self.previous = Some(copy);
+                next
+            }
+            Found::None => None,
+        };
+        let Some(next) = next else {
+            return Ok(false);
+        };
+        piece.lost.push(unknown("file_replaced"));
+        self.start(next)?;
         Ok(true)
     }
 
@@ -222,26 +244,19 @@ impl Follower {
         };
         if !open.has_records {
             // Nothing was taken from it; what it had is in an earlier file, which is found next.
-            let file = open.file;
-            self.open = Some(Open::new(file, 0, self.series.rows, &mut self.decoder)?);
-            return Ok(());
+            return self.start(open.file);
         }
         let place = open.boundary;
-        match find(&self.series.path, &place)? {
-            Found::Same(file) => {
-                self.open = Some(Open::new(
-                    file,
-                    place.offset,
-                    self.series.rows,
-                    &mut self.decoder,
-                )?);
-            }
-            Found::Other(file) => {
-                piece.lost.push(unknown("file_replaced"));
-                self.open = Some(Open::new(file, 0, self.series.rows, &mut self.decoder)?);
-            }
-            Found::None => self.resume = Some(place),
+        if !self.go_on(place, piece)? {
+            self.resume = Some(place);
         }
+        Ok(())
+    }
+
+    /// Opens a file at its beginning.
+    fn start(&mut self, file: File) -> Result<(), ReadError> {
+        let track = Track::at(&file, 0)?;
+        self.open = Some(Open::new(file, track, self.series.rows, &mut self.decoder)?);
         Ok(())
     }
 }
@@ -290,11 +305,10 @@ impl Open {
     /// Opens a file at the end of one of its records, or at its beginning.
     fn new(
         file: File,
-        offset: u64,
+        track: Track,
         rows: Option<Rows>,
         decoder: &mut Decoder,
     ) -> Result<Self, ReadError> {
-        let track = Track::new(&file, offset)?;
         let mut open = Self {
             boundary: track.place(),
             records: Records::new(rows),
@@ -373,7 +387,7 @@ impl Open {
         decoder: &mut Decoder,
         piece: &mut Piece,
     ) -> Result<(), ReadError> {
-        self.boundary = self.track.place();
+        self.boundary = self.track.end_record();
         let mut batch = Batch::default();
         match record {
             Record::Prologue(bytes) => return self.begin(bytes, decoder),
@@ -639,6 +653,64 @@ mod tests {
                 (1..world.next).collect::<Vec<i64>>(),
                 "csv: {is_csv}, seen: {is_seen}"
             );
+        }
+    }
+
+    #[test]
+    fn lines_that_are_not_in_the_copy_make_it_no_other_file() {
+        for (is_csv, restarts_at, cut) in [
+            (false, 9, 0),
+            (true, 0, 0),
+            (false, 1, 5),
+            (true, 2, 1),
+            (false, 3, 2),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let mut world = World::new(directory.path(), is_csv);
+            let mut step = 0;
+            let mut lost = Vec::new();
+            let mut read = |world: &mut World| {
+                if step == restarts_at {
+                    world.restart();
+                }
+                step += 1;
+                for _ in 0..4 {
+                    let piece = world.follower.read(Timestamp(0)).unwrap();
+                    lost.extend(piece.lost);
+                    for item in piece.items {
+                        let parts = item.batch.parts.iter();
+                        for element in parts.flat_map(|part| &part.elements) {
+                            let Value::Integer(number) = element.values[0] else {
+                                panic!("{element:?}");
+                            };
+                            world.stored.push(number);
+                        }
+                        world.mark = Some(item.end.mark());
+                    }
+                }
+            };
+            world.write(200, true);
+            read(&mut world);
+            // The copy ends before the last lines, perhaps within one.
+            let copy = world.series.path.with_extension("log.1");
+            fs::copy(&world.series.path, &copy).unwrap();
+            let file = fs::OpenOptions::new().write(true).open(&copy).unwrap();
+            file.set_len(file.metadata().unwrap().len() - cut).unwrap();
+            world.write(3, true);
+            read(&mut world);
+            let file = fs::OpenOptions::new().write(true).open(&world.series.path);
+            file.unwrap().set_len(0).unwrap();
+            read(&mut world);
+            world.write(2, true);
+            read(&mut world);
+            let expected: Vec<i64> = (1..world.next).collect();
+            assert_eq!(
+                world.stored, expected,
+                "csv: {is_csv}, {restarts_at}, {cut}"
+            );
+            // A node that starts again from the same mark finds the same again.
+            lost.dedup();
+            assert_eq!(lost, [unknown("file_replaced")]);
         }
     }
 

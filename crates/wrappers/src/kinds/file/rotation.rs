@@ -26,7 +26,11 @@ const PACKED: [&str; 7] = [".gz", ".bz2", ".xz", ".zst", ".zip", ".tmp", ".swp"]
 const COUNT_MAX: i64 = 100_000;
 
 /// The version of a mark.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
+/// The version without the ends of earlier records.
+const WITHOUT_ENDS: u8 = 1;
+/// Ends of records that a position has; reason: a writer writes few between the copying and the emptying of a file.
+const ENDS: usize = 8;
 
 /// A position in a file of the series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -42,6 +46,16 @@ pub(super) struct Place {
     tail: u32,
     /// When the file was last written, nanoseconds since 1970.
     modified: i64,
+    /// The ends of the last records, the newest last; those that are not known are zero.
+    ends: [RecordEnd; ENDS],
+}
+
+/// The end of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct RecordEnd {
+    offset: u64,
+    /// Checksum of the bytes before it.
+    tail: u32,
 }
 
 impl Place {
@@ -60,6 +74,10 @@ impl Place {
     pub(super) fn read(mark: &Mark) -> Result<Self, WrapperError> {
         let place = match mark.bytes().split_first() {
             Some((&FORMAT, bytes)) => postcard::from_bytes(bytes).ok(),
+            Some((&WITHOUT_ENDS, bytes)) => {
+                let bytes = [bytes, &[0; 2 * ENDS]].concat();
+                postcard::from_bytes(&bytes).ok()
+            }
             _ => None,
         };
         place.ok_or_else(|| WrapperError::settings("the stored mark is not one of a file"))
@@ -78,6 +96,20 @@ impl Place {
         let tail = checksum(file, self.offset.saturating_sub(SAMPLE_BYTES), self.offset)?;
         Ok((head, tail) == (self.head, self.tail))
     }
+
+    /// Whether a file was copied from the one that was read, before its last records were written: it has records
+    /// that were read at their places, and ends before the offset. Short files are too alike to tell.
+    fn was_copied_before(&self, file: &File) -> io::Result<bool> {
+        let length = file.metadata()?.len();
+        let mut ends = self.ends.iter().rev();
+        let Some(end) = ends.find(|end| (SAMPLE_BYTES..=length).contains(&end.offset)) else {
+            return Ok(false);
+        };
+        if length >= self.offset || checksum(file, 0, SAMPLE_BYTES)? != self.head {
+            return Ok(false);
+        }
+        Ok(checksum(file, end.offset - SAMPLE_BYTES, end.offset)? == end.tail)
+    }
 }
 
 /// The position in a file that is being read, kept without reading anything again: the file may be
@@ -91,11 +123,19 @@ pub(super) struct Track {
     /// The first bytes, and the last ones before the offset.
     head: Vec<u8>,
     recent: Vec<u8>,
+    ends: [RecordEnd; ENDS],
 }
 
 impl Track {
+    /// Goes on at a position.
+    pub(super) fn resume(file: &File, place: &Place) -> io::Result<Self> {
+        let mut track = Self::at(file, place.offset)?;
+        track.ends = place.ends;
+        Ok(track)
+    }
+
     /// Starts at the offset of a file.
-    pub(super) fn new(file: &File, offset: u64) -> io::Result<Self> {
+    pub(super) fn at(file: &File, offset: u64) -> io::Result<Self> {
         let metadata = file.metadata()?;
         Ok(Self {
             device: metadata.dev(),
@@ -104,6 +144,7 @@ impl Track {
             offset,
             head: bytes(file, 0, offset.min(SAMPLE_BYTES))?,
             recent: bytes(file, offset.saturating_sub(SAMPLE_BYTES), offset)?,
+            ends: Default::default(),
         })
     }
 
@@ -128,16 +169,33 @@ impl Track {
         self.offset += bytes.len() as u64;
     }
 
+    /// The position, at which a record ends.
+    pub(super) fn end_record(&mut self) -> Place {
+        let tail = self.tail();
+        self.ends.rotate_left(1);
+        self.ends[ENDS - 1] = RecordEnd {
+            offset: self.offset,
+            tail,
+        };
+        self.place()
+    }
+
+    /// Checksum of the bytes before the offset.
+    fn tail(&self) -> u32 {
+        let recent = self.recent.len().saturating_sub(SAMPLE_BYTES as usize);
+        crc32fast::hash(&self.recent[recent..])
+    }
+
     /// The position.
     pub(super) fn place(&self) -> Place {
-        let recent = self.recent.len().saturating_sub(SAMPLE_BYTES as usize);
         Place {
             device: self.device,
             inode: self.inode,
             offset: self.offset,
             head: crc32fast::hash(&self.head),
-            tail: crc32fast::hash(&self.recent[recent..]),
+            tail: self.tail(),
             modified: self.modified,
+            ends: self.ends,
         }
     }
 }
@@ -185,6 +243,8 @@ pub(super) enum Found {
     Same(File),
     /// At the beginning of this file; the one that was read before is gone or was emptied.
     Other(File),
+    /// At the beginning of the file after this copy of the one that was read; its last records are not in the copy.
+    After(File),
     /// There is no file yet.
     None,
 }
@@ -208,6 +268,14 @@ pub(super) fn find(path: &Path, place: &Place) -> io::Result<Found> {
     }
     if let Some(file) = copy {
         return Ok(Found::Same(file));
+    }
+    // What was written after a copy was made and before its original was emptied is in no file.
+    for member in members.iter().filter(|member| member.path != path) {
+        if let Ok(file) = File::open(&member.path)
+            && place.was_copied_before(&file)?
+        {
+            return Ok(Found::After(file));
+        }
     }
     let later = members
         .iter()
@@ -395,12 +463,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.log");
         fs::write(&path, "one\ntwo\n").unwrap();
-        let mut track = Track::new(&File::open(&path).unwrap(), 0).unwrap();
+        let mut track = Track::at(&File::open(&path).unwrap(), 0).unwrap();
         track.pass(b"one\n");
         let place = track.place();
         assert_eq!(
             place,
-            Track::new(&File::open(&path).unwrap(), 4).unwrap().place()
+            Track::at(&File::open(&path).unwrap(), 4).unwrap().place()
         );
         assert_eq!(Place::read(&place.mark()).unwrap(), place);
         let is_same = |path: &Path| matches!(find(path, &place).unwrap(), Found::Same(_));
@@ -426,7 +494,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.log");
         fs::write(&path, "one\n").unwrap();
-        let mut track = Track::new(&File::open(&path).unwrap(), 0).unwrap();
+        let mut track = Track::at(&File::open(&path).unwrap(), 0).unwrap();
         track.pass(b"one\n");
         let mut place = track.place();
         fs::remove_file(&path).unwrap();

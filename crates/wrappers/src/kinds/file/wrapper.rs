@@ -145,6 +145,10 @@ enum Stage {
 }
 
 impl Wrapper for FileWrapper {
+    fn repeats(&self) -> bool {
+        true
+    }
+
     fn next(&mut self) -> Step<'_, Result<Batch, WrapperError>> {
         Box::pin(async {
             loop {

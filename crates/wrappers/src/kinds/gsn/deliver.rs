@@ -8,7 +8,7 @@ use chappe_gsn::exchange::{Delivery, DeliveryArrival, DeliveryDispatch, Delivery
 use chappe_gsn::kryo::encode_element;
 use chappe_gsn::mapping;
 use chappe_machine::{Input, Machine as _, Output, drain};
-use chappe_stream::DescriptorError;
+use chappe_stream::{DescriptorError, Position};
 use chappe_transport::zeromq::{Connection, Dealer, Message, Security};
 use chappe_transport::{Clock, Drops};
 use schemars::JsonSchema;
@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::directory::{Directory, Structures, failed};
 use super::{body, check_endpoint, limits};
+use crate::exporter::TURN_TIME;
 use crate::{
     Batch, Exporter, ExporterFile, ExporterKind, Part, Refused, Step, WrapperError, Written,
 };
@@ -40,6 +41,7 @@ pub(crate) const SYNC_EXPORTER: ExporterKind = ExporterKind {
             directory,
             settings.window,
             settings.patience_s,
+            opening.drops,
         )
     },
     schema: || schemars::schema_for!(SyncSettings),
@@ -59,6 +61,7 @@ pub(crate) const PUSH_EXPORTER: ExporterKind = ExporterKind {
             None,
             settings.window,
             settings.patience_s,
+            opening.drops,
         )
     },
     schema: || schemars::schema_for!(PushSettings),
@@ -153,6 +156,7 @@ fn open(
     directory: Option<String>,
     window: usize,
     patience_s: u64,
+    drops: Drops,
 ) -> Result<Box<dyn Exporter>, WrapperError> {
     Ok(Box::new(Deliverer {
         endpoint,
@@ -160,6 +164,7 @@ fn open(
         window,
         patience: Duration::from_secs(patience_s),
         structures: Structures::default(),
+        drops,
         running: None,
         connection: None,
     }))
@@ -171,24 +176,39 @@ struct Deliverer {
     window: usize,
     patience: Duration,
     structures: Structures,
+    drops: Drops,
     running: Option<Directory>,
     /// Open between two batches; never with elements in flight.
     connection: Option<Connection>,
 }
 
 impl Exporter for Deliverer {
+    fn write_time(&self) -> Duration {
+        // To connect, and for the answers to what was sent last.
+        2 * self.patience + TURN_TIME + Duration::from_secs(10)
+    }
+
     fn write<'a>(&'a mut self, batch: &'a Batch) -> Step<'a, Result<Written, WrapperError>> {
         Box::pin(async {
             self.structures.learn(batch);
             if let (None, Some(directory)) = (&self.running, &self.directory) {
                 let subscriber = Some(self.endpoint.clone());
                 let structures = self.structures.clone();
-                let started = Directory::start(directory, subscriber, structures, Drops::default());
+                let drops = self.drops.clone();
+                let started = Directory::start(directory, subscriber, structures, drops);
                 self.running = Some(started.await?);
             }
-            let mut written = Written::default();
+            let (mut written, mut reached) = (Written::default(), Vec::new());
+            let until = Instant::now() + TURN_TIME;
             for part in &batch.parts {
-                self.deliver(part, &mut written).await?;
+                let mut last = None;
+                let delivered = self.deliver(part, until, &mut written, &mut last).await;
+                reached.extend(last.map(|at| (part.stream.to_string(), at)));
+                match delivered {
+                    Ok(true) => {}
+                    Ok(false) => return written.until(reached, None),
+                    Err(error) => return written.until(reached, Some(error)),
+                }
             }
             Ok(written)
         })
@@ -209,8 +229,15 @@ impl Deliverer {
         }
     }
 
-    /// Delivers the elements of a part. The connection is kept only if all were answered.
-    async fn deliver(&mut self, part: &Part, written: &mut Written) -> Result<(), WrapperError> {
+    /// Delivers the elements of a part, and begins with none after `until`; false if some are left. Notes the last
+    /// one that was answered. The connection is kept only if all that were sent were answered.
+    async fn deliver(
+        &mut self,
+        part: &Part,
+        until: Instant,
+        written: &mut Written,
+        answered: &mut Option<Position>,
+    ) -> Result<bool, WrapperError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.connect().await?,
@@ -222,7 +249,9 @@ impl Deliverer {
         let mut positions = std::collections::VecDeque::new();
         let mut elements = part.elements.iter();
         loop {
+            let is_late = answered.is_some() && Instant::now() >= until;
             while positions.len() < self.window
+                && !is_late
                 && let Some(element) = elements.next()
             {
                 match encode(element, part) {
@@ -243,8 +272,9 @@ impl Deliverer {
             flight.answer(&self.endpoint).await?;
             for occurrence in std::mem::take(&mut flight.occurred) {
                 match (occurrence, positions.pop_front()) {
-                    (DeliveryOccurrence::Accepted, _) => {}
+                    (DeliveryOccurrence::Accepted, position) => *answered = position,
                     (DeliveryOccurrence::Refused, Some(position)) => {
+                        *answered = Some(position);
                         written.refused.push(Refused {
                             stream: part.stream.to_string(),
                             position,
@@ -264,7 +294,7 @@ impl Deliverer {
             }
         }
         self.connection = Some(connection);
-        Ok(())
+        Ok(elements.next().is_none())
     }
 }
 

@@ -1,10 +1,11 @@
-//! GSN 2.0.1 servers over their ZeroMQ sockets (docs/gsn-exchange.md). The formats and the conversations are in
-//! `chappe-gsn`; here are the sockets.
+//! GSN 2.0.1 servers over their ZeroMQ sockets and their REST interface (docs/gsn-exchange.md). The formats and the
+//! conversations are in `chappe-gsn`; here are the sockets.
 
 mod deliver;
 mod directory;
 mod publish;
 mod receive;
+mod remote;
 mod subscribe;
 
 #[cfg(test)]
@@ -13,6 +14,7 @@ mod tests;
 pub(crate) use deliver::{PUSH_EXPORTER, SYNC_EXPORTER};
 pub(crate) use publish::ASYNC_EXPORTER;
 pub(crate) use receive::{PUSH_WRAPPER, SYNC_WRAPPER};
+pub(crate) use remote::REMOTE_WRAPPER;
 pub(crate) use subscribe::ASYNC_WRAPPER;
 
 use std::sync::Arc;

@@ -53,6 +53,7 @@ fn open(opening: ExporterOpening<'_>) -> Result<Box<dyn Exporter>, WrapperError>
     Ok(Box::new(Publication {
         settings,
         structures: Structures::default(),
+        drops: opening.drops,
         sockets: None,
     }))
 }
@@ -60,6 +61,7 @@ fn open(opening: ExporterOpening<'_>) -> Result<Box<dyn Exporter>, WrapperError>
 struct Publication {
     settings: Settings,
     structures: Structures,
+    drops: Drops,
     sockets: Option<(Publisher, Directory)>,
 }
 
@@ -98,7 +100,7 @@ impl Publication {
         if let Some((publisher, _)) = &self.sockets {
             return Ok(publisher.clone());
         }
-        let drops = Drops::default();
+        let drops = self.drops.clone();
         let Settings {
             listen, directory, ..
         } = &self.settings;

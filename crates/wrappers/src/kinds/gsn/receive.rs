@@ -2,6 +2,7 @@
 //! deliver elements one by one, each answered after it is stored.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,19 +12,20 @@ use chappe_gsn::exchange::{
 use chappe_machine::{Input, Machine as _, Output, drain};
 use chappe_stream::DescriptorError;
 use chappe_transport::zeromq::{
-    Connection, ConnectionReceiver, ConnectionSender, Message, Request, Router, Security,
+    Connection, ConnectionReceiver, ConnectionSender, Limits, Message, Request, Router, Security,
 };
 use chappe_transport::{Clock, Drops};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
 use super::directory::failed;
 use super::{Target, body, check_endpoint, check_stream, limits};
+use crate::clock::now;
 use crate::{
-    Batch, Condition, Delivery, Mark, Step, Wrapper, WrapperError, WrapperFile, WrapperKind,
-    WrapperOpening,
+    BATCH_BYTES_MAX, Batch, Condition, Delivery, Mark, Step, Wrapper, WrapperError, WrapperFile,
+    WrapperKind, WrapperOpening,
 };
 
 /// Time for a peer to take one byte of answer, before it is disconnected: its queue holds many.
@@ -32,6 +34,13 @@ const ANSWER_TIME: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Frames that were received and not taken yet, over all connections; reason: then the peers wait.
 const FRAMES_MAX: usize = 256;
+/// Their bytes; one frame always fits.
+const FRAME_BYTES_MAX: u32 = 16 << 20;
+/// Connections of one address; reason: each can hold a frame of 16 MiB that never ends.
+const CONNECTIONS_PER_ADDRESS: usize = 32;
+/// How far ahead of this node's clock the time of an element may be to count as how far the server was read, in
+/// milliseconds. Five minutes, as for the elements of other kinds: clocks that are set by hand.
+const AHEAD_MS: i64 = 300_000;
 /// Most elements of a batch.
 const ELEMENTS_MAX: usize = 1_024;
 
@@ -42,7 +51,7 @@ pub(crate) const SYNC_WRAPPER: WrapperKind = WrapperKind {
     delivery: Delivery {
         acknowledges: "after the element is stored, by one byte",
         resumes: "the time of the newest stored element, from which the server replays",
-        may_double: "no: a replayed element is recognized",
+        may_double: "no: a replayed element is recognized, unless its time is more than five minutes ahead of this node's clock",
         may_miss: "elements that the server has removed from its history during an outage",
         back_pressure: "the server sends one element at a time",
     },
@@ -118,7 +127,7 @@ struct SyncSettings {
 /// Where a sensor starts that was never read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Start {
+pub(super) enum Start {
     /// At the oldest element that the server keeps.
     #[default]
     First,
@@ -177,6 +186,7 @@ fn open(
     let marked = marked.unwrap_or_default();
     let (directory, registration) = directory.unzip();
     let (arrived, arrivals) = mpsc::channel(FRAMES_MAX);
+    let room = Arc::new(Semaphore::new(FRAME_BYTES_MAX as usize));
     let progress = marked.progress();
     Ok(Box::new(Receiver {
         machine: Reception::new(registration, progress.clone(), Clock::process().now()),
@@ -187,7 +197,7 @@ fn open(
         router: None,
         senders: BTreeMap::new(),
         next_peer: 0,
-        arrived,
+        arrived: Arrived { arrived, room },
         arrivals,
         asking: None,
         dispatches: VecDeque::new(),
@@ -195,25 +205,26 @@ fn open(
         progress,
         batches: VecDeque::new(),
         condition: opening.condition,
+        drops: opening.drops,
     }))
 }
 
 /// What a mark holds.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct Marked {
+pub(super) struct Marked {
     newest_ms: Option<i64>,
     same_time: Vec<u64>,
     /// The number of the last element, so that no two marks of a run are equal.
-    number: u64,
+    pub(super) number: u64,
 }
 
 impl Marked {
-    fn read(mark: &Mark) -> Result<Self, WrapperError> {
+    pub(super) fn read(mark: &Mark) -> Result<Self, WrapperError> {
         let marked = postcard::from_bytes(mark.bytes());
         marked.map_err(|_| WrapperError::settings("the stored mark is of another kind of wrapper"))
     }
 
-    fn mark(progress: &Progress, number: u64) -> Result<Mark, WrapperError> {
+    pub(super) fn mark(progress: &Progress, number: u64) -> Result<Mark, WrapperError> {
         let marked = Self {
             newest_ms: progress.newest_ms,
             same_time: progress.same_time.clone(),
@@ -223,11 +234,36 @@ impl Marked {
         Mark::new(bytes).map_err(|error| WrapperError::peer(error.to_string()))
     }
 
-    fn progress(&self) -> Progress {
+    pub(super) fn progress(&self) -> Progress {
         Progress {
             newest_ms: self.newest_ms,
             same_time: self.same_time.clone(),
         }
+    }
+}
+
+/// What arrived, and its part of the bytes that may wait.
+type Waiting = (Arrival, Option<OwnedSemaphorePermit>);
+
+/// Where connections put what arrives.
+#[derive(Clone)]
+struct Arrived {
+    arrived: mpsc::Sender<Waiting>,
+    room: Arc<Semaphore>,
+}
+
+impl Arrived {
+    /// Waits for room; false if nobody takes anything any more.
+    async fn put(&self, arrival: Arrival) -> bool {
+        let bytes = match &arrival {
+            Arrival::Frame { frame, .. } => u32::try_from(frame.len()).unwrap_or(u32::MAX),
+            _ => 0,
+        };
+        let room = self.room.clone();
+        let Ok(permit) = room.acquire_many_owned(bytes.min(FRAME_BYTES_MAX)).await else {
+            return false;
+        };
+        self.arrived.send((arrival, Some(permit))).await.is_ok()
     }
 }
 
@@ -240,8 +276,8 @@ struct Receiver {
     router: Option<Router>,
     senders: BTreeMap<Peer, ConnectionSender>,
     next_peer: Peer,
-    arrived: mpsc::Sender<Arrival>,
-    arrivals: mpsc::Receiver<Arrival>,
+    arrived: Arrived,
+    arrivals: mpsc::Receiver<Waiting>,
     /// The question to the directory.
     asking: Option<JoinHandle<Arrival>>,
     dispatches: VecDeque<Dispatch>,
@@ -252,6 +288,7 @@ struct Receiver {
     /// The marks of batches that are not stored yet, each with the number of its last element.
     batches: VecDeque<(Mark, u64)>,
     condition: Condition,
+    drops: Drops,
 }
 
 impl Drop for Receiver {
@@ -263,11 +300,20 @@ impl Drop for Receiver {
 }
 
 impl Wrapper for Receiver {
+    fn repeats(&self) -> bool {
+        true
+    }
+
     fn next(&mut self) -> Step<'_, Result<Batch, WrapperError>> {
         Box::pin(async {
             if self.router.is_none() {
-                let drops = Drops::default();
-                let bound = Router::bind(&self.listen, Security::NullFrom2, limits(), drops).await;
+                let drops = self.drops.clone();
+                let limits = Limits {
+                    connections_per_address: CONNECTIONS_PER_ADDRESS,
+                    receive_bytes: 1 << 20,
+                    ..limits()
+                };
+                let bound = Router::bind(&self.listen, Security::NullFrom2, limits, drops).await;
                 self.router = Some(bound.map_err(|error| failed(&error))?);
             }
             loop {
@@ -350,12 +396,13 @@ impl Receiver {
             }
             Event::Timeout => self.input(Input::Timeout),
             Event::Arrival(None) => return Err(WrapperError::peer("the socket has ended")),
-            Event::Arrival(Some(arrival)) => {
-                self.arrive(arrival);
-                while self.occurrences.len() < ELEMENTS_MAX
-                    && let Ok(arrival) = self.arrivals.try_recv()
-                {
+            Event::Arrival(Some(first)) => {
+                let (mut bytes, mut next) = (0, Some(first));
+                while let Some((arrival, permit)) = next {
+                    bytes += permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
                     self.arrive(arrival);
+                    let has_room = self.occurrences.len() < ELEMENTS_MAX && bytes < BATCH_BYTES_MAX;
+                    next = has_room.then(|| self.arrivals.try_recv().ok()).flatten();
                 }
             }
         }
@@ -425,7 +472,7 @@ impl Receiver {
 }
 
 enum Event {
-    Arrival(Option<Arrival>),
+    Arrival(Option<Waiting>),
     Accepted(Result<Box<Connection>, chappe_transport::zeromq::Error>),
     Answer(Arrival),
     Timeout,
@@ -459,14 +506,19 @@ async fn ask(directory: String, question: Question) -> Arrival {
 }
 
 /// Reads a connection until it ends.
-async fn read(peer: Peer, mut receiver: ConnectionReceiver, arrived: mpsc::Sender<Arrival>) {
+async fn read(peer: Peer, mut receiver: ConnectionReceiver, arrived: Arrived) {
     while let Ok(message) = receiver.recv().await {
         let Some(frame) = body(message) else {
             break;
         };
-        if arrived.send(Arrival::Frame(peer, frame)).await.is_err() {
+        let arrival = Arrival::Frame {
+            peer,
+            frame,
+            latest_ms: now().0 / 1_000_000 + AHEAD_MS,
+        };
+        if !arrived.put(arrival).await {
             return;
         }
     }
-    let _ = arrived.send(Arrival::Disconnected(peer)).await;
+    let _ = arrived.put(Arrival::Disconnected(peer)).await;
 }

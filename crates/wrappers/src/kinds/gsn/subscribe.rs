@@ -78,6 +78,7 @@ fn open(opening: WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError> {
         ask_at: None,
         was_connected: false,
         condition: opening.condition,
+        drops: opening.drops,
     }))
 }
 
@@ -89,9 +90,14 @@ struct Subscription {
     ask_at: Option<Instant>,
     was_connected: bool,
     condition: Condition,
+    drops: Drops,
 }
 
 impl Wrapper for Subscription {
+    fn repeats(&self) -> bool {
+        false
+    }
+
     fn next(&mut self) -> Step<'_, Result<Batch, WrapperError>> {
         Box::pin(async {
             self.learn().await?;
@@ -144,7 +150,8 @@ impl Subscription {
             let security = Security::NullFrom2;
             let prefixes = [topic(sensor)];
             let subscribed =
-                Subscriber::connect(address, prefixes, security, limits(), Drops::default()).await;
+                Subscriber::connect(address, prefixes, security, limits(), self.drops.clone())
+                    .await;
             let subscriber = subscribed.map_err(|error| failed(&error))?;
             let link = subscriber.link();
             self.subscriber = Some((subscriber, link));

@@ -32,6 +32,7 @@ fn wrapper(text: &str, mark: Option<Mark>) -> Box<dyn Wrapper> {
         mark,
         condition,
         notes: Default::default(),
+        drops: Default::default(),
         inbox: tokio::sync::mpsc::channel(1).1,
     };
     (kind.open)(opening).unwrap()
@@ -43,6 +44,7 @@ fn exporter(text: &str) -> Box<dyn Exporter> {
     (kind.open)(ExporterOpening {
         file: &file,
         notes: Default::default(),
+        drops: Default::default(),
     })
     .unwrap()
 }

@@ -1,7 +1,7 @@
 //! HTTP: a wrapper that polls a document, a wrapper that takes what others send, and an exporter that
 //! sends.
 
-mod peer;
+pub(in crate::kinds) mod peer;
 mod poll;
 mod push;
 mod webhook;

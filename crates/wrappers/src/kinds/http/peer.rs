@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use chappe_identity::{Contact, Scheme};
 use chappe_stream::DescriptorError;
-use chappe_transport::http::{Answer, Client, ClientLimits};
+use chappe_transport::http::{Answer, Client, ClientLimits, Error};
 use chappe_transport::tls;
 use hyper::header::{AUTHORIZATION, HOST, HeaderValue};
 use hyper::{HeaderMap, Method};
@@ -25,7 +25,7 @@ const SECRET_BYTES_MAX: u64 = 8 << 10;
 /// How a server is reached.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Server {
+pub(in crate::kinds) struct Server {
     /// File of the authorities (PEM) that sign the server's certificate. Default: those that the host
     /// trusts. Relative to this file.
     authorities: Option<PathBuf>,
@@ -35,8 +35,46 @@ pub(super) struct Server {
     token_file: Option<PathBuf>,
 }
 
+/// How a server is trusted.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::kinds) struct Trust {
+    /// File of the authorities (PEM) that sign the server's certificate. Default: those that the host
+    /// trusts. Relative to this file.
+    authorities: Option<PathBuf>,
+    /// The fingerprint of the server's certificate, instead of authorities.
+    fingerprint: Option<String>,
+}
+
+impl From<Trust> for Server {
+    fn from(trust: Trust) -> Self {
+        Self {
+            authorities: trust.authorities,
+            fingerprint: trust.fingerprint,
+            token_file: None,
+        }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(in crate::kinds) enum Failure {
+    /// The answer is longer than the limit.
+    TooLong(WrapperError),
+    /// Any other reason.
+    Other(WrapperError),
+}
+
+impl From<Failure> for WrapperError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::TooLong(error) | Failure::Other(error) => error,
+        }
+    }
+}
+
 /// An address and the server at it.
-pub(super) struct HttpPeer {
+pub(in crate::kinds) struct HttpPeer {
     address: Address,
     client: Client,
     authorization: Option<HeaderValue>,
@@ -44,7 +82,7 @@ pub(super) struct HttpPeer {
 
 /// The parts of an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Address {
+pub(in crate::kinds) struct Address {
     scheme: Scheme,
     authority: String,
     host: String,
@@ -53,8 +91,22 @@ pub(super) struct Address {
 }
 
 impl Address {
+    /// Its path, with a query if it has one.
+    pub(in crate::kinds) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Whether others on the network can read what is exchanged with it.
+    pub(in crate::kinds) fn is_exposed(&self) -> bool {
+        let is_loopback = match self.host.parse::<std::net::IpAddr>() {
+            Ok(address) => address.is_loopback(),
+            Err(_) => self.host.eq_ignore_ascii_case("localhost"),
+        };
+        self.scheme == Scheme::Http && !is_loopback
+    }
+
     /// Reads an http or https address.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(in crate::kinds) fn parse(text: &str) -> Result<Self, String> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
         let (scheme, default_port) = match scheme {
             "http" => (Scheme::Http, 80),
@@ -98,7 +150,7 @@ impl HttpPeer {
     ///
     /// # Errors
     /// The address is none, or a file cannot be read.
-    pub(super) fn new(
+    pub(in crate::kinds) fn new(
         address: Address,
         server: &Server,
         directory: impl Fn(&Path) -> PathBuf,
@@ -140,28 +192,45 @@ impl HttpPeer {
     ///
     /// # Errors
     /// There is no answer.
-    pub(super) async fn request(
+    pub(in crate::kinds) async fn request(
         &self,
+        method: Method,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Answer, WrapperError> {
+        let path = self.address.path.clone();
+        Ok(self.request_at(path, method, headers, body).await?)
+    }
+
+    /// Sends a request to another path of the same server.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub(in crate::kinds) async fn request_at(
+        &self,
+        path: String,
         method: Method,
         mut headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Answer, WrapperError> {
+    ) -> Result<Answer, Failure> {
         let Address {
             scheme,
             authority,
             host,
             port,
-            path,
+            ..
         } = &self.address;
         let failed = |error: std::io::Error| {
-            WrapperError::peer(format!("cannot find the address of {host}: {error}"))
+            let text = format!("cannot find the address of {host}: {error}");
+            Failure::Other(WrapperError::peer(text))
         };
         let resolving = tokio::net::lookup_host((host.as_str(), *port));
         let mut addresses = resolving.await.map_err(failed)?;
-        let none = || WrapperError::peer(format!("{host} has no address"));
+        let none = || Failure::Other(WrapperError::peer(format!("{host} has no address")));
         let address = addresses.next().ok_or_else(none)?;
         let value = HeaderValue::try_from(authority.as_str());
-        let value = value.map_err(|_| WrapperError::settings("the host is none"))?;
+        let value =
+            value.map_err(|_| Failure::Other(WrapperError::settings("the host is none")))?;
         headers.insert(HOST, value);
         if let Some(authorization) = &self.authorization {
             headers.insert(AUTHORIZATION, authorization.clone());
@@ -169,10 +238,16 @@ impl HttpPeer {
         let contact = Contact {
             scheme: *scheme,
             address,
-            path: path.clone(),
+            path,
         };
         let answer = self.client.request(&contact, method, headers, body).await;
-        answer.map_err(|error| WrapperError::peer(error.to_string()))
+        answer.map_err(|error| {
+            let failed = WrapperError::peer(error.to_string());
+            match error {
+                Error::TooLarge { .. } => Failure::TooLong(failed),
+                _ => Failure::Other(failed),
+            }
+        })
     }
 }
 
@@ -201,7 +276,7 @@ fn trust(
 }
 
 /// The first line of a file.
-fn secret(path: &Path) -> Result<String, WrapperError> {
+pub(in crate::kinds) fn secret(path: &Path) -> Result<String, WrapperError> {
     let shown = path.display();
     let failed =
         |error: std::io::Error| WrapperError::settings(format!("cannot read {shown}: {error}"));
@@ -218,7 +293,7 @@ fn secret(path: &Path) -> Result<String, WrapperError> {
 }
 
 /// The address of a file under `key`.
-pub(super) fn address<C: CommonKeys>(
+pub(in crate::kinds) fn address<C: CommonKeys>(
     file: &PeerFile<C>,
     key: &str,
     text: &str,
@@ -266,7 +341,7 @@ mod tests {
 
 /// A server that gives prepared answers, for tests.
 #[cfg(test)]
-pub(super) mod tests_server {
+pub(in crate::kinds) mod tests_server {
     use std::net::SocketAddr;
     use std::sync::{Arc, Mutex};
 

@@ -161,6 +161,10 @@ struct PollWrapper {
 }
 
 impl Wrapper for PollWrapper {
+    fn repeats(&self) -> bool {
+        true
+    }
+
     fn next(&mut self) -> Step<'_, Result<Batch, WrapperError>> {
         Box::pin(async {
             loop {

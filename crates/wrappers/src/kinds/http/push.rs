@@ -1,14 +1,17 @@
 //! Sends elements by HTTP: one request for each batch.
 
+use std::time::{Duration, Instant};
+
 use bytes::Bytes;
-use chappe_stream::DescriptorError;
 use chappe_stream::view::ElementView;
+use chappe_stream::{DescriptorError, StreamElement};
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{HeaderMap, Method, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::peer::{Address, HttpPeer, Server, address};
+use crate::exporter::TURN_TIME;
 use crate::{
     Batch, Exporter, ExporterFile, ExporterKind, ExporterOpening, Part, Refused, Step,
     WrapperError, Written,
@@ -28,7 +31,7 @@ pub(crate) const EXPORTER: ExporterKind = ExporterKind {
     name: "http_push",
     about: "sends elements to an address by POST",
     written: "the server answers with a status from 200 to 299",
-    may_double: "the last request after a crash or a lost answer; it has the same `Idempotency-Key`",
+    may_double: "the last request after a crash or a lost answer; it has the same `Idempotency-Key`, unless more elements are there by then",
     check: |file| settings(file).map(drop),
     open,
     schema: || schemars::schema_for!(Settings),
@@ -57,21 +60,39 @@ fn open(opening: ExporterOpening<'_>) -> Result<Box<dyn Exporter>, WrapperError>
         settings(file).map_err(|error| WrapperError::settings(error.to_string()))?;
     let relative = |path: &std::path::Path| file.path(path);
     let peer = HttpPeer::new(address, &settings.server, relative, ANSWER_BYTES_MAX)?;
-    Ok(Box::new(PushExporter { peer }))
+    Ok(Box::new(PushExporter {
+        peer,
+        turn: TURN_TIME,
+    }))
 }
 
 struct PushExporter {
     peer: HttpPeer,
+    /// Time after which a call returns what the server has.
+    turn: Duration,
 }
 
 impl Exporter for PushExporter {
     fn write<'a>(&'a mut self, batch: &'a Batch) -> Step<'a, Result<Written, WrapperError>> {
         Box::pin(async move {
-            let mut written = Written::default();
+            let (mut written, mut reached) = (Written::default(), Vec::new());
+            let begun = Instant::now();
             for part in &batch.parts {
-                for index in (0..part.elements.len()).step_by(ELEMENTS_MAX) {
-                    self.send(part, index, &mut written).await?;
+                let mut last = None;
+                for elements in part.elements.chunks(ELEMENTS_MAX) {
+                    let has_any = last.is_some() || !reached.is_empty();
+                    if has_any && begun.elapsed() >= self.turn {
+                        reached.extend(last);
+                        return written.until(reached, None);
+                    }
+                    if let Err(error) = self.send(part, elements, &mut written).await {
+                        reached.extend(last);
+                        return written.until(reached, Some(error));
+                    }
+                    let position = elements.last().map(|element| element.position);
+                    last = position.map(|at| (part.stream.to_string(), at));
                 }
+                reached.extend(last);
             }
             Ok(written)
         })
@@ -79,15 +100,13 @@ impl Exporter for PushExporter {
 }
 
 impl PushExporter {
-    /// Sends the elements from an index on.
+    /// Sends some elements of a part.
     async fn send(
         &self,
         part: &Part,
-        index: usize,
+        elements: &[StreamElement],
         written: &mut Written,
     ) -> Result<(), WrapperError> {
-        let end = part.elements.len().min(index + ELEMENTS_MAX);
-        let elements = &part.elements[index..end];
         let views: Vec<_> = elements
             .iter()
             .map(|element| ElementView {
@@ -188,6 +207,52 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_the_server_has_is_not_sent_again_after_a_failure() {
+        let (address, _) = serve(vec![
+            "HTTP/1.1 204 No Content\r\n\r\n",
+            "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n",
+        ])
+        .await;
+        let text = format!(
+            "kind = \"http_push\"\nstreams = [\"a.*\"]\naddress = \"http://{address}/in\"\n"
+        );
+        let file = ExporterFile::parse(std::path::Path::new("out.toml"), &text).unwrap();
+        let opening = ExporterOpening {
+            file: &file,
+            notes: Default::default(),
+            drops: Default::default(),
+        };
+        let mut exporter = open(opening).unwrap();
+        let written = exporter
+            .write(&batch(2 * ELEMENTS_MAX as u64))
+            .await
+            .unwrap();
+        let partial = written.partial.unwrap();
+        let at = Position {
+            epoch: Epoch(7),
+            sequence: ELEMENTS_MAX as u64,
+        };
+        assert_eq!(partial.reached, [("a.b".to_owned(), at)]);
+        let error = partial.error.unwrap().to_string();
+        assert!(error.contains("503"), "{error}");
+        // A server that is slow gets the rest in another call.
+        let (address, requests) = serve(vec!["HTTP/1.1 204 No Content\r\n\r\n"; 2]).await;
+        let address = super::super::peer::address(&file, "address", &format!("http://{address}/"));
+        let relative = |path: &std::path::Path| path.to_owned();
+        let server = Server::default();
+        let peer = HttpPeer::new(address.unwrap(), &server, relative, ANSWER_BYTES_MAX).unwrap();
+        let turn = Duration::ZERO;
+        let mut slow = PushExporter { peer, turn };
+        let written = slow.write(&batch(2 * ELEMENTS_MAX as u64)).await.unwrap();
+        let partial = written.partial.unwrap();
+        assert_eq!(
+            (partial.reached, partial.error),
+            (vec![("a.b".to_owned(), at)], None)
+        );
+        assert_eq!(requests.lock().unwrap().len(), 1);
+    }
+
+    #[tokio::test]
     async fn a_server_takes_refuses_for_good_or_is_asked_again() {
         let (address, requests) = serve(vec![
             "HTTP/1.1 204 No Content\r\n\r\n",
@@ -202,6 +267,7 @@ mod tests {
         let mut exporter = open(ExporterOpening {
             file: &file,
             notes: Default::default(),
+            drops: Default::default(),
         })
         .unwrap();
         let written = exporter

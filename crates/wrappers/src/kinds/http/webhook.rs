@@ -10,8 +10,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::clock::now;
 use crate::decode::Decoder;
 use crate::{
-    Batch, Condition, Delivery, Inbound, Mark, Receipt, Step, Wrapper, WrapperError, WrapperFile,
-    WrapperKind, WrapperOpening,
+    Batch, Condition, Delivery, Inbound, Mark, Receipt, ShareExceeded, Step, Wrapper, WrapperError,
+    WrapperFile, WrapperKind, WrapperOpening,
 };
 
 /// The kind.
@@ -58,23 +58,40 @@ struct Webhook {
     decoder: Decoder,
     inbox: mpsc::Receiver<Inbound>,
     /// Those that wait for an answer, with the number of their batch.
-    answers: VecDeque<(u64, oneshot::Sender<Receipt>, Receipt)>,
+    answers: VecDeque<Answer>,
     /// Batches so far.
     taken: u64,
     condition: Condition,
 }
 
+/// A sender that waits.
+struct Answer {
+    /// The number of the batch.
+    number: u64,
+    reply: oneshot::Sender<Result<Receipt, ShareExceeded>>,
+    receipt: Receipt,
+}
+
 impl Wrapper for Webhook {
+    fn repeats(&self) -> bool {
+        true
+    }
+
     fn next(&mut self) -> Step<'_, Result<Batch, WrapperError>> {
         Box::pin(async {
             let none = || WrapperError::peer("only a running node receives messages");
             // One message a batch, so that what is refused of a batch is of that message.
-            let Inbound { body, reply } = self.inbox.recv().await.ok_or_else(none)?;
+            let Inbound {
+                body,
+                sender,
+                reply,
+            } = self.inbox.recv().await.ok_or_else(none)?;
             self.condition.runs();
             self.taken += 1;
             let mut batch = Batch {
                 // The number within this run: a new run has nobody left to answer.
                 mark: Mark::new(self.taken.to_le_bytes().to_vec()).unwrap_or_default(),
+                sender: Some(sender),
                 ..Batch::default()
             };
             self.decoder.message(&body, now(), &mut batch);
@@ -83,7 +100,11 @@ impl Wrapper for Webhook {
                 undecodable: batch.undecodable.len() as u64,
                 refused: 0,
             };
-            self.answers.push_back((self.taken, reply, receipt));
+            self.answers.push_back(Answer {
+                number: self.taken,
+                reply,
+                receipt,
+            });
             Ok(batch)
         })
     }
@@ -91,22 +112,27 @@ impl Wrapper for Webhook {
     fn refused(&mut self, mark: &Mark, elements: u64) {
         let number = number(mark);
         let mut answers = self.answers.iter_mut();
-        if let Some((.., receipt)) = answers.find(|(taken, ..)| *taken == number) {
+        if let Some(Answer { receipt, .. }) = answers.find(|one| one.number == number) {
             receipt.elements = receipt.elements.saturating_sub(elements);
             receipt.refused += elements;
         }
     }
 
+    fn exceeded(&mut self, mark: &Mark, exceeded: ShareExceeded) {
+        let number = number(mark);
+        let at = self.answers.iter().position(|one| one.number == number);
+        if let Some(answer) = at.and_then(|at| self.answers.remove(at)) {
+            // The sender may have gone.
+            let _ = answer.reply.send(Err(exceeded));
+        }
+    }
+
     fn stored<'a>(&'a mut self, mark: &'a Mark) -> Step<'a, Result<(), WrapperError>> {
         let stored = number(mark);
-        while self
-            .answers
-            .front()
-            .is_some_and(|(number, ..)| *number <= stored)
-        {
-            if let Some((_, reply, receipt)) = self.answers.pop_front() {
+        while self.answers.front().is_some_and(|one| one.number <= stored) {
+            if let Some(answer) = self.answers.pop_front() {
                 // The sender may have gone.
-                let _ = reply.send(receipt);
+                let _ = answer.reply.send(Ok(answer.receipt));
             }
         }
         Box::pin(std::future::ready(Ok(())))
@@ -135,29 +161,47 @@ mod tests {
             mark: None,
             condition: Condition::default(),
             notes: Default::default(),
+            drops: Default::default(),
             inbox,
         })
         .unwrap();
         let mut answers = Vec::new();
-        for body in ["{\"value\": 1}", "{\"value\": 2}", "no"] {
+        for body in ["{\"value\": 1}", "{\"value\": 2}", "no", "{\"value\": 4}"] {
             let (reply, answer) = oneshot::channel();
-            let body = body.as_bytes().to_vec();
-            send.send(Inbound { body, reply }).await.unwrap();
+            let message = Inbound {
+                body: body.as_bytes().to_vec(),
+                sender: crate::Sender {
+                    account: "logger".into(),
+                    definitions_max: Some((1, 100)),
+                },
+                reply,
+            };
+            send.send(message).await.unwrap();
             answers.push(answer);
         }
         let mut batches = Vec::new();
-        for _ in 0..3 {
+        for _ in 0..4 {
             batches.push(wrapper.next().await.unwrap());
         }
         assert!(answers[0].try_recv().is_err(), "nothing is stored yet");
         // The second one does not fit its stream.
         wrapper.refused(&batches[1].mark, 1);
+        let sender = batches[3].sender.as_ref().unwrap();
+        assert_eq!(
+            (&*sender.account, sender.definitions_max),
+            ("logger", Some((1, 100)))
+        );
+        let exceeded = ShareExceeded {
+            definition_bytes: 9,
+        };
+        wrapper.exceeded(&batches[3].mark, exceeded);
         wrapper.stored(&batches[2].mark).await.unwrap();
         let receipts = answers.iter_mut().map(|it| it.try_recv().unwrap());
         let receipts: Vec<_> = receipts
-            .map(|it| (it.elements, it.undecodable, it.refused))
+            .map(|it| it.map(|it| (it.elements, it.undecodable, it.refused)))
             .collect();
-        assert_eq!(receipts, [(1, 0, 0), (0, 0, 1), (0, 1, 0)]);
+        let expected = [Ok((1, 0, 0)), Ok((0, 0, 1)), Ok((0, 1, 0)), Err(exceeded)];
+        assert_eq!(receipts, expected);
         drop(send);
         assert!(wrapper.next().await.is_err());
     }

@@ -172,6 +172,10 @@ struct Line {
 }
 
 impl Wrapper for TcpWrapper {
+    fn repeats(&self) -> bool {
+        false
+    }
+
     fn next(&mut self) -> Step<'_, Result<Batch, WrapperError>> {
         Box::pin(async {
             if self.lines.is_none() {

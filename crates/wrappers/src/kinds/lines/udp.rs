@@ -157,6 +157,10 @@ impl Queue {
 }
 
 impl Wrapper for UdpWrapper {
+    fn repeats(&self) -> bool {
+        false
+    }
+
     fn next(&mut self) -> Step<'_, Result<Batch, WrapperError>> {
         Box::pin(async {
             if self.receiving.is_none() {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use chappe_stream::{DescriptorError, Position};
 use schemars::JsonSchema;
@@ -68,6 +69,11 @@ struct ProgramExporter {
 }
 
 impl Exporter for ProgramExporter {
+    fn write_time(&self) -> Duration {
+        // To read the lines, and to answer.
+        2 * self.program.answer_time() + Duration::from_secs(1)
+    }
+
     fn resume(&mut self) -> Step<'_, Result<Vec<(String, Position)>, WrapperError>> {
         Box::pin(async {
             let mut process =
@@ -132,7 +138,10 @@ impl Exporter for ProgramExporter {
             });
             let refused = refused.collect::<Result<_, _>>()?;
             self.process = Some(process);
-            Ok(Written { refused })
+            Ok(Written {
+                refused,
+                partial: None,
+            })
         })
     }
 }
@@ -149,7 +158,7 @@ impl ProgramExporter {
         let answer = async {
             loop {
                 while let Some(line) = process.lines.take() {
-                    let Line::Whole(line) = line else {
+                    let (Line::Whole(line) | Line::Cut(line)) = line else {
                         return Err(WrapperError::peer("a line is too long"));
                     };
                     let text = String::from_utf8_lossy(line);

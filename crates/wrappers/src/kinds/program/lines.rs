@@ -15,7 +15,16 @@ pub struct Lines {
     searched: usize,
     /// Whether the rest of a line that is too long is to be skipped.
     is_skipping: bool,
-    has_ended: bool,
+    end: Option<End>,
+}
+
+/// How standard output ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The program ended it: a last line may lack its line end.
+    Whole,
+    /// The program failed or was killed: a last line without a line end is a part of one.
+    Cut,
 }
 
 /// A line of standard output, without its line end.
@@ -25,6 +34,8 @@ pub enum Line<'b> {
     Whole(&'b [u8]),
     /// The first bytes of one that is longer than the limit.
     TooLong(&'b [u8]),
+    /// The part of a line that was printed when the program failed or was killed.
+    Cut(&'b [u8]),
 }
 
 impl Lines {
@@ -34,13 +45,13 @@ impl Lines {
     }
 
     /// No more bytes follow: what remains is the last line.
-    pub fn end(&mut self) {
-        self.has_ended = true;
+    pub fn end(&mut self, end: End) {
+        self.end = Some(end);
     }
 
     /// Whether no more bytes follow.
     pub(super) fn has_ended(&self) -> bool {
-        self.has_ended
+        self.end.is_some()
     }
 
     /// The buffer to append arriving bytes to, with room for some.
@@ -59,7 +70,7 @@ impl Lines {
 
     /// The next line that is not blank, if it has arrived.
     pub fn take(&mut self) -> Option<Line<'_>> {
-        let (start, end, is_too_long) = loop {
+        let (start, end, kind): (_, _, fn(_) -> _) = loop {
             let rest = &self.buffer[self.start..];
             let found = rest[self.searched..].iter().position(|byte| *byte == b'\n');
             let (length, taken, is_whole) = match found {
@@ -67,7 +78,7 @@ impl Lines {
                     let length = self.searched + found;
                     (length, length + 1, true)
                 }
-                None => (rest.len(), rest.len(), self.has_ended),
+                None => (rest.len(), rest.len(), self.end.is_some()),
             };
             let is_too_long = length > LINE_BYTES_MAX;
             if taken == 0 || !(is_whole || is_too_long) {
@@ -84,14 +95,16 @@ impl Lines {
                 false => line.strip_suffix(b"\r").unwrap_or(line),
             };
             if !was_skipping && !line.iter().all(u8::is_ascii_whitespace) {
-                break (start, start + line.len(), is_too_long);
+                let is_cut = found.is_none() && self.end == Some(End::Cut);
+                let kind = match is_too_long {
+                    true => Line::TooLong,
+                    false if is_cut => Line::Cut,
+                    false => Line::Whole,
+                };
+                break (start, start + line.len(), kind);
             }
         };
-        let line = &self.buffer[start..end];
-        Some(match is_too_long {
-            true => Line::TooLong(line),
-            false => Line::Whole(line),
-        })
+        Some(kind(&self.buffer[start..end]))
     }
 }
 
@@ -102,12 +115,19 @@ mod tests {
 
     /// The lines of bytes that arrive in pieces, taken after each.
     fn lines<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> Vec<(bool, Vec<u8>)> {
+        lines_until(pieces, End::Whole)
+    }
+
+    fn lines_until<'b>(
+        pieces: impl IntoIterator<Item = &'b [u8]>,
+        end: End,
+    ) -> Vec<(bool, Vec<u8>)> {
         let (mut lines, mut taken) = (Lines::default(), Vec::new());
         let mut take = |lines: &mut Lines| {
             while let Some(line) = lines.take() {
                 taken.push(match line {
                     Line::Whole(line) => (true, line.to_vec()),
-                    Line::TooLong(line) => (false, line.to_vec()),
+                    Line::TooLong(line) | Line::Cut(line) => (false, line.to_vec()),
                 });
             }
         };
@@ -115,7 +135,7 @@ mod tests {
             lines.push(piece);
             take(&mut lines);
         }
-        lines.end();
+        lines.end(end);
         take(&mut lines);
         assert_eq!(lines.held_bytes(), 0);
         taken
@@ -126,6 +146,24 @@ mod tests {
         let taken = lines([&b"a\r\n\n  \n\r\nb \n c"[..]]);
         let expected = [&b"a"[..], b"b ", b" c"].map(|line| (true, line.to_vec()));
         assert_eq!(taken, expected);
+    }
+
+    #[test]
+    fn only_the_end_of_a_killed_program_cuts_a_line() {
+        for (text, last) in [("a\nb", "b"), ("a\nb\n", "")] {
+            let taken = lines_until([text.as_bytes()], End::Cut);
+            let cut: Vec<_> = taken.iter().filter(|(is_whole, _)| !is_whole).collect();
+            assert_eq!(cut.len(), usize::from(!last.is_empty()), "{text:?}");
+            assert!(
+                cut.iter().all(|(_, line)| line == last.as_bytes()),
+                "{text:?}"
+            );
+            assert!(
+                lines([text.as_bytes()])
+                    .iter()
+                    .all(|(is_whole, _)| *is_whole)
+            );
+        }
     }
 
     #[test]

@@ -17,6 +17,6 @@ mod wrapper;
 
 pub use check::{ProgramCheck, check_program};
 pub(crate) use export::EXPORTER;
-pub use lines::{Line, Lines};
+pub use lines::{End, Line, Lines};
 pub use protocol::{Answer, Message, Reached, Refusal, StreamMessage};
 pub(crate) use wrapper::WRAPPER;

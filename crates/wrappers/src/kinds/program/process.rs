@@ -17,7 +17,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 
 use super::errors;
-use super::lines::Lines;
+use super::lines::{End, Lines};
 use crate::{Notes, WrapperError};
 
 /// Time for the program to end after `stop`, before its processes get SIGTERM.
@@ -113,6 +113,7 @@ pub(super) struct Process {
     input: Input,
     /// `None` once it is not read any more.
     output: Option<ChildStdout>,
+    has_output_ended: bool,
     /// Its standard output as far as it has arrived.
     pub(super) lines: Lines,
     notes: Notes,
@@ -177,6 +178,7 @@ impl Process {
             group,
             input: Input::Open(input),
             output: Some(output),
+            has_output_ended: false,
             lines: Lines::default(),
             notes: notes.clone(),
             errors: kept,
@@ -193,15 +195,32 @@ impl Process {
         if self.lines.has_ended() {
             return Ok(false);
         }
-        let Some(output) = &mut self.output else {
-            return Ok(false);
-        };
-        let read = output.read_buf(self.lines.room()).await;
-        let read = read.map_err(|error| WrapperError::peer(format!("cannot read: {error}")))?;
-        if read == 0 {
-            self.lines.end();
+        if !self.has_output_ended {
+            let Some(output) = &mut self.output else {
+                return Ok(false);
+            };
+            let read = output.read_buf(self.lines.room()).await;
+            let read = read.map_err(|error| WrapperError::peer(format!("cannot read: {error}")))?;
+            self.has_output_ended = read == 0;
+            if read > 0 {
+                return Ok(true);
+            }
         }
-        Ok(read > 0 || self.lines.held_bytes() > 0)
+        let end = self.end().await;
+        self.lines.end(end);
+        Ok(self.lines.held_bytes() > 0)
+    }
+
+    /// How its standard output, which has ended, ended.
+    async fn end(&mut self) -> End {
+        // How it ended concerns only a last line without a line end.
+        let Some(child) = self.child.as_mut().filter(|_| self.lines.held_bytes() > 0) else {
+            return End::Whole;
+        };
+        match tokio::time::timeout(STOP_TIME, child.wait()).await {
+            Ok(Ok(status)) if !status.success() => End::Cut,
+            _ => End::Whole,
+        }
     }
 
     /// Writes lines to the program.
@@ -230,13 +249,13 @@ impl Process {
         let deadline = tokio::time::sleep(time);
         tokio::pin!(write, deadline);
         let written = loop {
-            let has_room = self.lines.held_bytes() < UNREAD_BYTES_MAX && !self.lines.has_ended();
+            let has_room = self.lines.held_bytes() < UNREAD_BYTES_MAX && !self.has_output_ended;
             tokio::select! {
                 written = &mut write => break written,
                 // A program that waits for its output to be read does not read its input.
                 read = output.read_buf(self.lines.room()), if has_room => {
                     if !matches!(read, Ok(bytes) if bytes > 0) {
-                        self.lines.end();
+                        self.has_output_ended = true;
                     }
                 }
                 () = &mut deadline => {

@@ -48,6 +48,7 @@ fn open(directory: &Path, mark: Option<&str>, condition: &Condition) -> Box<dyn 
         mark,
         condition: condition.clone(),
         notes: Default::default(),
+        drops: Default::default(),
         inbox: tokio::sync::mpsc::channel(1).1,
     };
     (WRAPPER.open)(opening).unwrap()
@@ -157,6 +158,19 @@ async fn csv_and_json_lines_need_no_messages() {
             (vec![1.0, 2.5], 0),
             "{format}"
         );
+    }
+}
+
+#[tokio::test]
+async fn a_line_that_the_end_of_a_program_cut_is_no_element() {
+    let keys = "output = \"elements\"\nformat = \"key_value\"";
+    for (end, cut) in [("kill -9 $$", 1), ("exit 3", 1), ("exit 0", 0)] {
+        let script = format!("printf 'celsius=21\\ncelsius=2'; {end}");
+        let (_directory, mut wrapper) = wrapper(keys, &script, None);
+        let (batch, _) = all(&mut *wrapper).await;
+        let letters: Vec<_> = batch.undecodable.iter().map(|one| &*one.message).collect();
+        assert_eq!(numbers(&batch), [21.0, 2.0][..2 - cut], "{end}");
+        assert_eq!(letters, vec![b"celsius=2"; cut], "{end}");
     }
 }
 
@@ -329,6 +343,7 @@ fn exporter(script: &str) -> (tempfile::TempDir, Box<dyn Exporter>) {
     let exporter = (EXPORTER.open)(ExporterOpening {
         file: &file,
         notes: Default::default(),
+        drops: Default::default(),
     })
     .unwrap();
     (directory, exporter)
@@ -504,6 +519,7 @@ async fn the_exporter_in_c_stores_elements() {
     let mut exporter = (EXPORTER.open)(ExporterOpening {
         file: &file,
         notes: Default::default(),
+        drops: Default::default(),
     })
     .unwrap();
     assert_eq!(exporter.resume().await.unwrap(), []);

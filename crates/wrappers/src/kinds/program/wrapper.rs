@@ -187,6 +187,11 @@ impl Wrapper for ProgramWrapper {
         Box::pin(async move { self.pass(element_lines(batch), ends(batch)).await })
     }
 
+    fn repeats(&self) -> bool {
+        // The inputs of a processor are passed to it again.
+        self.has_marks || self.inputs.is_some()
+    }
+
     fn next(&mut self) -> Step<'_, Result<Batch, WrapperError>> {
         Box::pin(async {
             if self.process.is_none() {
@@ -375,7 +380,7 @@ impl ProgramWrapper {
                 Some(Line::TooLong(line)) => {
                     self.refuse(None, "the line is too long".to_owned(), line);
                 }
-                Some(Line::Whole(line)) => self.decode_line(line)?,
+                Some(Line::Whole(line) | Line::Cut(line)) => self.decode_line(line)?,
             }
         }
         if self.weight == 0 && !self.has_news {
@@ -397,6 +402,14 @@ impl ProgramWrapper {
                 None => return,
                 Some(Line::TooLong(line)) => {
                     self.refuse(None, "the line is too long".to_owned(), line);
+                    continue;
+                }
+                Some(Line::Cut(line)) => {
+                    // A part of a number is a number, too.
+                    let stream = self.decoder.as_ref().and_then(Decoder::only_stream);
+                    let stream = stream.map(str::to_owned);
+                    let reason = "the program ended in the middle of this line".to_owned();
+                    self.refuse(stream.as_deref(), reason, line);
                     continue;
                 }
                 Some(Line::Whole(line)) => [line, b"\n"].concat(),

@@ -126,6 +126,7 @@ async fn run(file: &WrapperFile, mark: Option<Mark>, time: Duration) -> Result<R
         mark,
         condition: Condition::default(),
         notes: Default::default(),
+        drops: Default::default(),
         inbox: tokio::sync::mpsc::channel(1).1,
     })?;
     let (start, mut first_after) = (Instant::now(), None);

@@ -103,6 +103,7 @@ fn open(file: &WrapperFile, mark: Option<Mark>) -> Result<ProgramWrapper, Wrappe
         mark,
         condition: Condition::default(),
         notes: Notes::default(),
+        drops: Default::default(),
         inbox: tokio::sync::mpsc::channel(1).1,
     })
 }
