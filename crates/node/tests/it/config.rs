@@ -28,7 +28,7 @@ fn uncommented() -> String {
 #[test]
 fn the_sample_changes_nothing_and_names_every_key() {
     println!("{}", sample());
-    let expected = Config {
+    let mut expected = Config {
         data_directory: "/etc/chappe/chappe-data".into(),
         sensors_directory: "/etc/chappe/sensors".into(),
         wrappers_directory: "/etc/chappe/wrappers".into(),
@@ -36,6 +36,7 @@ fn the_sample_changes_nothing_and_names_every_key() {
         rules_directory: "/etc/chappe/rules".into(),
         ..Config::default()
     };
+    expected.registry.taxonomies_directory = "/etc/chappe/taxonomies".into();
     let loaded = load(&file(&sample())).unwrap();
     assert_eq!(loaded.config, expected);
     assert!(loaded.settings.iter().all(|s| s.origin == Origin::Default));
