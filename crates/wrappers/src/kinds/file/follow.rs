@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use chappe_stream::Timestamp;
 
 use super::records::{Record, Records, Rows};
-use super::rotation::{Found, Known, Place, Track, after, find, first, is_at, is_same};
+use super::rotation::{
+    Found, Known, Place, Track, after, find, first, is_at, is_quiet, is_same, later,
+};
 use crate::decode::Decoder;
 use crate::{Batch, Lost, Undecodable, WrapperError};
 
@@ -155,18 +157,21 @@ impl Follower {
             piece.waits = Some("everything in the file is read".to_owned());
             return Ok(());
         }
+        let Some(later) = later(&self.series.path, &open.file)? else {
+            piece.waits = Some("the file was rotated and no other exists".to_owned());
+            return Ok(());
+        };
         let rotated = *open.rotated.get_or_insert_with(Instant::now);
-        if rotated.elapsed() < self.series.grace {
+        let is_over = rotated.elapsed() >= self.series.grace
+            || later.count > 1
+            || is_quiet(&open.file, self.series.grace)?;
+        // Until something is in the next one, its writer may not have opened it.
+        if later.are_empty || !is_over {
             piece.waits = Some("the file was rotated".to_owned());
             return Ok(());
         }
-        let next = after(&self.series.path, &open.file)?;
         open.finish(now, &mut self.decoder, piece)?;
-        match next {
-            Some(file) => self.go_to(file)?,
-            None => piece.waits = Some("the file was rotated and no other exists".to_owned()),
-        }
-        Ok(())
+        self.go_to(later.next)
     }
 
     /// The file before the one that is open, as long as no record of that was read: its contents may have
@@ -899,6 +904,32 @@ mod tests {
         assert_eq!(values, [1002, 1004]);
         let wrong: Vec<_> = wrong.iter().map(|it| it.message.as_slice()).collect();
         assert_eq!(wrong, [&b"count=10"[..], b"03 count=7\n"]);
+    }
+
+    #[test]
+    fn a_renamed_file_is_read_until_its_writer_has_begun_the_next() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut world = World::new(directory.path(), false);
+        world.series.grace = Duration::from_secs(3_600);
+        world.restart();
+        world.write(1, true);
+        let path = world.series.path.clone();
+        let (first, second) = (path.with_extension("log.1"), path.with_extension("log.2"));
+        let mut late = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        assert_eq!(world.read_all().0, [1]);
+        fs::rename(&path, &first).unwrap();
+        fs::write(&path, "").unwrap();
+        assert_eq!(world.read_all().0, [0_i64; 0]);
+        late.write_all(b"{\"count\": 2}\n").unwrap();
+        assert_eq!(world.read_all().0, [2]);
+        world.next = 3;
+        world.write(1, true);
+        assert_eq!(world.read_all().0, [0_i64; 0], "its writer may write more");
+        // The next one was rotated, too.
+        fs::rename(&first, second).unwrap();
+        fs::rename(&path, first).unwrap();
+        world.write(1, true);
+        assert_eq!(world.read_all().0, [3]);
     }
 
     #[test]
