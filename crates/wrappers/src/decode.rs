@@ -26,6 +26,7 @@ pub(crate) struct Decoder {
     /// The streams that the decoder has made, as batches name them.
     streams: Vec<(Arc<str>, Arc<StreamDefinition>)>,
     level: Option<Level>,
+    is_bracketed: bool,
     /// The streams of the file that need no message.
     fixed: Vec<String>,
 }
@@ -73,12 +74,14 @@ impl Decoder {
             return missing("stream", "this kind needs at least one [[stream]]");
         }
         let limits = Limits::default();
+        let is_bracketed = format.get_ref().is_bracketed();
         let format = Format::new(file.place(), format, &keys.streams, names, limits)?;
         Ok(Self {
             decoder: chappe_format::Decoder::new(Arc::new(format)),
             output: Output::default(),
             streams: Vec::new(),
             level: keys.level,
+            is_bracketed,
             fixed: file
                 .fixed_streams()
                 .into_iter()
@@ -93,6 +96,25 @@ impl Decoder {
             [one] => Some(one),
             _ => None,
         }
+    }
+
+    /// Whether a message whose end is missing is whole: without its last bytes it would not end with a bracket, or not
+    /// be decoded.
+    pub(crate) fn is_whole(&self, body: &[u8]) -> bool {
+        let last = body.trim_ascii_end().last();
+        self.is_bracketed && matches!(last, Some(b'}' | b']' | b'>'))
+    }
+
+    /// Adds a part of a message, which is not decoded, for this reason. `context` comes before its bytes.
+    pub(crate) fn refuse(&self, body: &[u8], context: &[u8], reason: &str, batch: &mut Batch) {
+        let mut message = [context, body].concat();
+        message.truncate(KEPT_BYTES);
+        batch.undecodable.push(Undecodable {
+            stream: self.only_stream().map(str::to_owned),
+            reason: reason.to_owned(),
+            message,
+            is_cut: true,
+        });
     }
 
     /// Adds the elements of a message that arrived at `now`. A message of which nothing can be read becomes

@@ -24,6 +24,13 @@ impl FormatConfig {
     pub const fn csv(&self) -> Option<&CsvConfig> {
         self.0.csv.as_ref()
     }
+
+    /// Whether a message ends with the bracket that it begins with, so that its first bytes alone are never another
+    /// message: an object or an array of JSON, or XML. The other formats decode `n=10` of `n=1002`.
+    #[must_use]
+    pub const fn is_bracketed(&self) -> bool {
+        self.0.json.is_some() || self.0.senml.is_some() || self.0.xml.is_some()
+    }
 }
 
 /// One of the formats.

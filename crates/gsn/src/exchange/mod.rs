@@ -14,8 +14,8 @@ mod reception;
 pub use delivery::{Delivery, DeliveryArrival, DeliveryDispatch, DeliveryOccurrence};
 pub use directory::{QUESTION_BYTES_MAX, Question, QuestionError};
 pub use publication::{read_publication, topic, write_publication};
-pub(crate) use reception::content;
 pub use reception::{
-    ACCEPTED, Arrival, Dispatch, Occurrence, Peer, Progress, REFUSED, Reception, Registration,
-    Verdict,
+    ACCEPTED, Arrival, Dispatch, Many, Occurrence, Peer, Progress, REFUSED, Reception,
+    Registration, Verdict,
 };
+pub(crate) use reception::{SAME_TIME_MAX, content};

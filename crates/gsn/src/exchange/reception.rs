@@ -36,9 +36,9 @@ pub const ACCEPTED: u8 = 0;
 /// The answer to an element that was not: the server ends its delivery.
 pub const REFUSED: u8 = 1;
 
-/// Elements of one millisecond that are recognized when they are replayed. A server stores one element for each
-/// millisecond, unless its sensor is configured otherwise.
-const SAME_TIME_MAX: usize = 64;
+/// Elements of one millisecond that are recognized one by one when they are replayed. A server stores one element for
+/// each millisecond, unless its sensor is configured otherwise.
+pub(crate) const SAME_TIME_MAX: usize = 64;
 /// The latest elements that are recognized when another delivery brings them, too.
 const RECENT_MAX: usize = 1_024;
 /// Elements of one peer that are not answered yet. A GSN server has one; a sender that pipelines has a window.
@@ -73,6 +73,24 @@ pub struct Progress {
     pub newest_ms: Option<i64>,
     /// The elements of that time, by a number made from their content.
     pub same_time: Vec<u64>,
+    /// Instead of those, if they are too many for a mark and one answer repeats them all.
+    pub many: Option<Many>,
+}
+
+/// Elements of one millisecond, whatever their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Many {
+    /// How many.
+    pub count: u64,
+    /// The sum of the numbers made from their content.
+    pub sum: u64,
+}
+
+impl Many {
+    pub(crate) fn add(&mut self, content: u64) {
+        self.count += 1;
+        self.sum = self.sum.wrapping_add(content);
+    }
 }
 
 impl Progress {
@@ -87,6 +105,7 @@ impl Progress {
         if self.newest_ms != Some(timed_ms) {
             self.newest_ms = Some(timed_ms);
             self.same_time.clear();
+            self.many = None;
         }
         if self.same_time.len() >= SAME_TIME_MAX {
             self.same_time.remove(0);

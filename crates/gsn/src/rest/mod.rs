@@ -15,7 +15,7 @@ mod pull;
 mod read;
 mod write;
 
-pub use pull::{AheadOfClock, Asked, Pull};
+pub use pull::{Asked, Pull, PullError, Taken};
 pub use read::{Answer, RestError, Row, read_answer, read_token};
 pub use write::{Columns, field_documents, milliseconds, path_segment, time_text};
 

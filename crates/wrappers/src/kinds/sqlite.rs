@@ -1,6 +1,9 @@
 //! Rows of a table or view of an SQLite database, by a column that only rises.
 
-use std::path::PathBuf;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -16,8 +19,8 @@ use tokio::task::JoinHandle;
 use crate::clock::now;
 use crate::decode::Decoder;
 use crate::{
-    BATCH_BYTES_MAX, Batch, Condition, Delivery, MARK_BYTES_MAX, Mark, Step, Wrapper, WrapperError,
-    WrapperFile, WrapperKind, WrapperOpening,
+    BATCH_BYTES_MAX, Batch, Condition, Delivery, Lost, MARK_BYTES_MAX, Mark, Step, Wrapper,
+    WrapperError, WrapperFile, WrapperKind, WrapperOpening,
 };
 
 /// The version of a mark.
@@ -35,7 +38,7 @@ pub(crate) const WRAPPER: WrapperKind = WrapperKind {
         acknowledges: "never: the database is not changed",
         resumes: "the cursor column of the last stored row",
         may_double: "no",
-        may_miss: "rows that get a lower cursor than one already read, or are deleted before",
+        may_miss: "rows that get no higher cursor than one already read, or are deleted before",
         back_pressure: "the table is read no faster than it is stored",
     },
     check: |file| settings(file).map(drop),
@@ -101,12 +104,10 @@ fn statement(settings: &Settings, after: bool) -> String {
     // Alone, a quoted name that no column has is a text.
     let cursor = format!("peer.{}", quoted(&settings.cursor));
     let table = quoted(&settings.table);
-    let condition = if after {
-        format!(" WHERE {cursor} > ?1")
-    } else {
-        String::new()
-    };
-    format!("SELECT {cursor}, * FROM {table} AS peer{condition} ORDER BY {cursor} LIMIT {ROWS_MAX}")
+    let condition = if after { "> ?1" } else { "IS NOT NULL" };
+    format!(
+        "SELECT {cursor}, * FROM {table} AS peer WHERE {cursor} {condition} ORDER BY {cursor} LIMIT {ROWS_MAX}"
+    )
 }
 
 /// The value of the cursor column. Its variants are the format of the mark.
@@ -118,18 +119,16 @@ enum Cursor {
 }
 
 impl Cursor {
-    fn of(cell: ValueRef<'_>) -> Result<Self, WrapperError> {
+    /// The cursor of a row; `None` if a mark cannot have it.
+    fn of(cell: ValueRef<'_>) -> Option<Self> {
         match cell {
-            ValueRef::Integer(number) => Ok(Self::Integer(number)),
-            ValueRef::Real(number) => Ok(Self::Real(number)),
+            ValueRef::Integer(number) => Some(Self::Integer(number)),
+            ValueRef::Real(number) => Some(Self::Real(number)),
             ValueRef::Text(text) if text.len() <= MARK_BYTES_MAX - 16 => {
-                let text = std::str::from_utf8(text);
-                let text = text.map_err(|_| WrapperError::peer("the cursor is not UTF-8"))?;
-                Ok(Self::Text(text.to_owned()))
+                let text = std::str::from_utf8(text).ok()?;
+                Some(Self::Text(text.to_owned()))
             }
-            _ => Err(WrapperError::peer(
-                "the cursor is null, bytes, or a long text",
-            )),
+            _ => None,
         }
     }
 
@@ -165,15 +164,22 @@ struct SqliteWrapper {
     condition: Condition,
 }
 
-/// What one look at the table gives: a batch, and whether there were rows.
-type Rows = Result<(Batch, bool), WrapperError>;
+/// What one look at the table gives.
+#[derive(Default)]
+struct Look {
+    batch: Batch,
+    /// Whether there were rows.
+    has_rows: bool,
+    /// Whether there is a row whose cursor a mark cannot have.
+    is_blocked: bool,
+}
 
 /// The thread that has the reader.
 enum Stage {
     /// This one; `None` after a read that failed.
     Idle(Option<Box<Reader>>),
     /// One that may block on the disk.
-    Reading(JoinHandle<(Box<Reader>, Rows)>),
+    Reading(JoinHandle<(Box<Reader>, Result<Look, WrapperError>)>),
 }
 
 impl Wrapper for SqliteWrapper {
@@ -188,21 +194,26 @@ impl Wrapper for SqliteWrapper {
                     tokio::time::sleep_until(look_at.into()).await;
                     self.look_at = None;
                 }
-                let (batch, has_rows) = self.read().await?;
-                if !has_rows {
-                    self.condition.waits("the table has no new rows");
+                let look = self.read().await?;
+                if !look.has_rows {
+                    self.condition.waits(match look.is_blocked {
+                        true => "the next row has a cursor that is bytes, no UTF-8, or too long",
+                        false => "the table has no new rows",
+                    });
                     self.look_at = Some(Instant::now() + self.poll);
-                    continue;
+                } else {
+                    self.condition.runs();
                 }
-                self.condition.runs();
-                return Ok(batch);
+                if look.has_rows || !look.batch.lost.is_empty() {
+                    return Ok(look.batch);
+                }
             }
         })
     }
 }
 
 impl SqliteWrapper {
-    async fn read(&mut self) -> Rows {
+    async fn read(&mut self) -> Result<Look, WrapperError> {
         let failed = || WrapperError::peer("reading the database was interrupted");
         if let Stage::Idle(reader) = &mut self.stage {
             let mut reader = reader.take().ok_or_else(failed)?;
@@ -214,9 +225,9 @@ impl SqliteWrapper {
         let Stage::Reading(reading) = &mut self.stage else {
             return Err(failed());
         };
-        let (reader, batch) = reading.await.map_err(|_| failed())?;
+        let (reader, look) = reading.await.map_err(|_| failed())?;
         self.stage = Stage::Idle(Some(reader));
-        batch
+        look
     }
 }
 
@@ -227,27 +238,53 @@ struct Reader {
     settings: Settings,
     decoder: Decoder,
     cursor: Option<Cursor>,
-    connection: Option<Connection>,
+    /// The open database, and the file that it is.
+    connection: Option<(Connection, FileId)>,
+}
+
+/// Device and number of a file.
+type FileId = (u64, u64);
+
+fn file_id(path: &Path) -> io::Result<FileId> {
+    let metadata = fs::metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
 impl Reader {
-    /// Returns whether there were rows, too.
-    fn read(&mut self, now: Timestamp) -> Rows {
+    /// The database as its path names it now.
+    fn connect(&mut self, lost: &mut Vec<Lost>) -> Result<(Connection, FileId), WrapperError> {
+        let path = self.path.display();
+        let failed = |error: &dyn std::fmt::Display| {
+            WrapperError::peer(format!("cannot read {path}: {error}"))
+        };
+        let named = file_id(&self.path).map_err(|error| failed(&error))?;
+        match self.connection.take() {
+            Some((connection, open)) if open == named => return Ok((connection, open)),
+            // Rows that were written to the former file alone are not in this one, or others have their cursors.
+            Some(_) => lost.push(Lost {
+                stream: self.decoder.only_stream().map(str::to_owned),
+                reason: "database_replaced",
+                messages: 0,
+            }),
+            None => {}
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection =
+            Connection::open_with_flags(&self.path, flags).map_err(|error| failed(&error))?;
+        connection
+            .busy_timeout(BUSY_TIME)
+            .map_err(|error| failed(&error))?;
+        // A file that was replaced since is noticed at the next look.
+        Ok((connection, named))
+    }
+
+    fn read(&mut self, now: Timestamp) -> Result<Look, WrapperError> {
+        let mut look = Look::default();
+        let (connection, file) = self.connect(&mut look.batch.lost)?;
         let path = self.path.display().to_string();
         let failed =
             |error: rusqlite::Error| WrapperError::peer(format!("cannot read {path}: {error}"));
-        let connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => {
-                let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-                let connection = Connection::open_with_flags(&self.path, flags).map_err(failed)?;
-                connection.busy_timeout(BUSY_TIME).map_err(failed)?;
-                connection
-            }
-        };
-        let mut batch = Batch::default();
         let mut prepared = connection.prepare_cached(&self.statement).map_err(failed)?;
-        let names: Vec<String> = prepared.column_names().map(str::to_owned).collect();
         let cursor = self.cursor.as_ref().map(Cursor::cell);
         let mut rows = match &cursor {
             Some(cursor) => prepared.query([cursor]),
@@ -255,29 +292,40 @@ impl Reader {
         }
         .map_err(failed)?;
         let (mut bytes, mut last) = (0, None);
+        let mut names: Vec<String> = Vec::new();
         while bytes < BATCH_BYTES_MAX / 4
             && let Some(row) = rows.next().map_err(failed)?
         {
+            let Some(cursor) = Cursor::of(row.get_ref(0).map_err(failed)?) else {
+                look.is_blocked = true;
+                break;
+            };
+            if names.is_empty() {
+                // The first step prepares the statement again if the columns have changed.
+                names = row.as_ref().column_names().map(str::to_owned).collect();
+            }
             let mut object = Map::new();
             for (index, name) in names.iter().enumerate().skip(1) {
                 object.insert(name.clone(), json(row.get_ref(index).map_err(failed)?));
             }
             let message = Json::Object(object).to_string();
             bytes += message.len();
-            self.decoder.message(message.as_bytes(), now, &mut batch);
-            last = Some(Cursor::of(row.get_ref(0).map_err(failed)?)?);
+            self.decoder
+                .message(message.as_bytes(), now, &mut look.batch);
+            last = Some(cursor);
         }
         drop(rows);
         drop(prepared);
-        self.connection = Some(connection);
+        self.connection = Some((connection, file));
+        look.has_rows = last.is_some();
         if let Some(last) = last {
             if self.cursor.is_none() {
                 self.statement = statement(&self.settings, true);
             }
-            batch.mark = last.mark();
             self.cursor = Some(last);
         }
-        Ok((batch, bytes > 0))
+        look.batch.mark = self.cursor.as_ref().map(Cursor::mark).unwrap_or_default();
+        Ok(look)
     }
 }
 
@@ -340,6 +388,80 @@ mod tests {
         assert!(open_in(&wrong, None).next().await.is_err());
         database.execute_batch("DROP TABLE \"a b\"").unwrap();
         assert!(again.next().await.is_err());
+    }
+
+    /// A database with a table `t` of the integers `id` and `n`, and a file of a wrapper for it.
+    fn table(directory: &Path, rows: &str) -> (Connection, WrapperFile) {
+        let database = Connection::open(directory.join("plant.db")).unwrap();
+        let made = format!("CREATE TABLE t (id, n INTEGER); INSERT INTO t VALUES {rows}");
+        database.execute_batch(&made).unwrap();
+        let text = "kind = \"sqlite\"\npath = \"plant.db\"\ntable = \"t\"\ncursor = \"id\"\npoll_ms = 10\n\
+                    [[stream]]\nname = \"a\"\nfields = [{ name = \"n\", type = \"integer\" }]\n";
+        (database, wrapper_file_in(directory, text))
+    }
+
+    fn integers(batch: &Batch) -> Vec<i64> {
+        let elements = batch.parts.iter().flat_map(|part| &part.elements);
+        let integer = |value: &Value| match value {
+            Value::Integer(number) => *number,
+            other => panic!("{other:?}"),
+        };
+        elements
+            .map(|element| integer(&element.values[0]))
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn columns_that_change_their_order_keep_their_values() {
+        let directory = tempfile::tempdir().unwrap();
+        let (database, file) = table(directory.path(), "(1, 100)");
+        let mut wrapper = open_in(&file, None);
+        assert_eq!(integers(&wrapper.next().await.unwrap()), [100]);
+        // The statement after the first row is prepared before the change.
+        database
+            .execute("INSERT INTO t VALUES (2, 101)", [])
+            .unwrap();
+        assert_eq!(integers(&wrapper.next().await.unwrap()), [101]);
+        database
+            .execute_batch(
+                "BEGIN; DROP TABLE t; CREATE TABLE t (other INTEGER, n INTEGER, id INTEGER);
+                 INSERT INTO t VALUES (-1, 102, 3), (-2, 103, 4); COMMIT;",
+            )
+            .unwrap();
+        assert_eq!(integers(&wrapper.next().await.unwrap()), [102, 103]);
+    }
+
+    #[tokio::test]
+    async fn a_database_that_is_replaced_is_read_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let (_database, file) = table(directory.path(), "(1, 1), (2, 2)");
+        let mut wrapper = open_in(&file, None);
+        assert_eq!(integers(&wrapper.next().await.unwrap()), [1, 2]);
+        let other = tempfile::tempdir_in(directory.path()).unwrap();
+        drop(table(other.path(), "(1, 1), (2, 2), (3, 3)"));
+        fs::rename(
+            other.path().join("plant.db"),
+            directory.path().join("plant.db"),
+        )
+        .unwrap();
+        let batch = wrapper.next().await.unwrap();
+        assert_eq!(integers(&batch), [3]);
+        let lost: Vec<_> = batch
+            .lost
+            .iter()
+            .map(|it| (it.reason, it.messages))
+            .collect();
+        assert_eq!(lost, [("database_replaced", 0)]);
+    }
+
+    #[tokio::test]
+    async fn a_row_whose_cursor_is_none_delays_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let (database, file) = table(directory.path(), "(NULL, 1), (2, 2), (x'00', 3)");
+        let mut wrapper = open_in(&file, None);
+        assert_eq!(integers(&wrapper.next().await.unwrap()), [2]);
+        database.execute("INSERT INTO t VALUES (4, 4)", []).unwrap();
+        assert_eq!(integers(&wrapper.next().await.unwrap()), [4]);
     }
 
     #[test]

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use chappe_stream::Timestamp;
 
 use super::records::{Record, Records, Rows};
-use super::rotation::{Found, Known, Place, Track, after, find, first, is_at, is_same};
+use super::rotation::{
+    Found, Known, Place, Track, after, find, first, is_at, is_quiet, is_same, later,
+};
 use crate::decode::Decoder;
 use crate::{Batch, Lost, Undecodable, WrapperError};
 
@@ -92,6 +94,12 @@ struct Open {
     boundary: Place,
     /// When the file was first seen under another name, or deleted.
     rotated: Option<Instant>,
+    /// The file that was read before, of which this is a copy.
+    original: Option<File>,
+    /// Whether it ends within a record.
+    has_partial: bool,
+    /// Whether the first record may be the rest of one that the file before ends with.
+    is_rest: bool,
 }
 
 impl Follower {
@@ -149,21 +157,21 @@ impl Follower {
             piece.waits = Some("everything in the file is read".to_owned());
             return Ok(());
         }
+        let Some(later) = later(&self.series.path, &open.file)? else {
+            piece.waits = Some("the file was rotated and no other exists".to_owned());
+            return Ok(());
+        };
         let rotated = *open.rotated.get_or_insert_with(Instant::now);
-        if rotated.elapsed() < self.series.grace {
+        let is_over = rotated.elapsed() >= self.series.grace
+            || later.count > 1
+            || is_quiet(&open.file, self.series.grace)?;
+        // Until something is in the next one, its writer may not have opened it.
+        if later.are_empty || !is_over {
             piece.waits = Some("the file was rotated".to_owned());
             return Ok(());
         }
-        let next = after(&self.series.path, &open.file)?;
         open.finish(now, &mut self.decoder, piece)?;
-        match next {
-            Some(file) => {
-                self.previous = self.open.take().map(|finished| finished.file);
-                self.start(file)?;
-            }
-            None => piece.waits = Some("the file was rotated and no other exists".to_owned()),
-        }
-        Ok(())
+        self.go_to(later.next)
     }
 
     /// The file before the one that is open, as long as no record of that was read: its contents may have
@@ -250,6 +258,31 @@ impl Follower {
         if !self.go_on(place, piece)? {
             self.resume = Some(place);
         }
+        if let Some(copy) = &mut self.open
+            && !is_same(&copy.file, &open.file)?
+        {
+            copy.original = Some(open.file);
+        }
+        Ok(())
+    }
+
+    /// Opens the file after the one that is finished.
+    fn go_to(&mut self, next: File) -> Result<(), ReadError> {
+        let finished = self.open.take();
+        let is_rest = match &finished {
+            // A writer whose file was emptied within a record goes on with the rest.
+            Some(Open {
+                original: Some(original),
+                has_partial: true,
+                ..
+            }) => is_same(original, &next)?,
+            _ => false,
+        };
+        self.previous = finished.map(|finished| finished.file);
+        self.start(next)?;
+        if let Some(open) = &mut self.open {
+            open.is_rest = is_rest;
+        }
         Ok(())
     }
 
@@ -318,6 +351,9 @@ impl Open {
             file,
             track,
             rotated: None,
+            original: None,
+            has_partial: false,
+            is_rest: false,
         };
         open.read_prologue(decoder)?;
         Ok(open)
@@ -367,17 +403,39 @@ impl Open {
         Ok(())
     }
 
-    /// Takes a last record without a line end.
+    /// Takes a last record without a line end: it is refused, unless it is surely whole.
     fn finish(
         &mut self,
         now: Timestamp,
         decoder: &mut Decoder,
         piece: &mut Piece,
     ) -> Result<(), ReadError> {
-        match self.records.finish() {
-            Some(record) => self.end_record(record, now, decoder, piece),
-            None => Ok(()),
-        }
+        let bytes = match self.records.finish() {
+            // No row follows.
+            None | Some(Record::Prologue(_)) => return Ok(()),
+            Some(Record::Row(bytes)) if !decoder.is_whole(&bytes) => bytes,
+            Some(record) => return self.end_record(record, now, decoder, piece),
+        };
+        self.has_partial = true;
+        self.refuse(
+            &bytes,
+            "the file ends before the end of the line",
+            decoder,
+            piece,
+        );
+        Ok(())
+    }
+
+    /// Takes a record without decoding it.
+    fn refuse(&mut self, bytes: &[u8], reason: &str, decoder: &Decoder, piece: &mut Piece) {
+        self.boundary = self.track.end_record();
+        self.has_records = true;
+        let mut batch = Batch::default();
+        decoder.refuse(bytes, &self.prologue, reason, &mut batch);
+        piece.items.push(Item {
+            batch,
+            end: self.boundary,
+        });
     }
 
     fn end_record(
@@ -387,6 +445,12 @@ impl Open {
         decoder: &mut Decoder,
         piece: &mut Piece,
     ) -> Result<(), ReadError> {
+        let is_rest = std::mem::take(&mut self.is_rest);
+        if let (true, Record::Row(bytes)) = (is_rest, &record) {
+            let reason = "the file was emptied within a line, of which this may be the rest";
+            self.refuse(bytes, reason, decoder, piece);
+            return Ok(());
+        }
         self.boundary = self.track.end_record();
         let mut batch = Batch::default();
         match record {
@@ -579,6 +643,25 @@ mod tests {
             count > 0 || piece.waits.is_none()
         }
 
+        /// Reads until nothing is left; returns what was decoded, and what was not.
+        fn read_all(&mut self) -> (Vec<i64>, Vec<Undecodable>) {
+            let (mut values, mut wrong) = (Vec::new(), Vec::new());
+            for _ in 0..9 {
+                for item in self.follower.read(Timestamp(0)).unwrap().items {
+                    let parts = item.batch.parts.iter();
+                    for element in parts.flat_map(|part| &part.elements) {
+                        let Value::Integer(number) = element.values[0] else {
+                            panic!("{element:?}");
+                        };
+                        values.push(number);
+                    }
+                    wrong.extend(item.batch.undecodable);
+                    self.mark = Some(item.end.mark());
+                }
+            }
+            (values, wrong)
+        }
+
         fn restart(&mut self) {
             let resume = self.mark.as_ref().map(|mark| Place::read(mark).unwrap());
             let decoder = Decoder::new(&self.file, &[]).unwrap();
@@ -756,7 +839,7 @@ mod tests {
         assert_eq!(wrong.len(), 2, "{piece:?}");
         assert_eq!(wrong[0].message, b"count\nx\n");
         assert_eq!(piece.items.len(), 3, "the last line has no end yet");
-        // Once the file is rotated away, its last line is complete.
+        // Once the file is rotated away, nothing completes its last line.
         fs::rename(&path, path.with_extension("log.1")).unwrap();
         assert!(world.follower.read(Timestamp(0)).unwrap().items.is_empty());
         let mut items = Vec::new();
@@ -769,11 +852,85 @@ mod tests {
             items.extend(world.follower.read(Timestamp(0)).unwrap().items);
         }
         assert_eq!(items.len(), 2, "{items:?}");
+        let cut = &items[0].batch.undecodable[0];
+        assert_eq!(cut.message, b"count\n3");
+        assert!(cut.reason.contains("end of the line"), "{cut:?}");
         let error = world.follower.read(Timestamp(0)).map(|piece| piece.waits);
         assert_eq!(
             error.unwrap().as_deref(),
             Some("everything in the file is read")
         );
+    }
+
+    #[test]
+    fn a_record_that_its_writer_did_not_end_is_no_other_number() {
+        for (is_csv, last, stored) in [
+            (true, "12", vec![1, 5]),
+            (false, "{\"count\": 12}", vec![1, 12, 5]),
+            (false, "{\"count\": 12", vec![1, 5]),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let mut world = World::new(directory.path(), is_csv);
+            world.write(1, true);
+            let path = world.series.path.clone();
+            let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+            file.write_all(last.as_bytes()).unwrap();
+            fs::rename(&path, path.with_extension("log.1")).unwrap();
+            world.next = 5;
+            world.write(1, true);
+            let (values, wrong) = world.read_all();
+            assert_eq!(values, stored, "{last}");
+            assert_eq!(wrong.len(), 3 - stored.len(), "{last}: {wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_that_is_divided_by_a_copy_is_no_other_number() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut world = World::new(directory.path(), false);
+        world.file = wrapper_file(
+            "kind = \"file\"\npath = \"a.log\"\nformat = \"key_value\"\n[[stream]]\nname = \"a\"\n\
+             fields = [{ name = \"count\", type = \"integer\" }]\n",
+        );
+        world.restart();
+        let path = world.series.path.clone();
+        fs::write(&path, "count=1001\n").unwrap();
+        assert_eq!(world.read_all(), (vec![1001], vec![]));
+        let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"count=1002\ncount=10").unwrap();
+        fs::copy(&path, path.with_extension("log.1")).unwrap();
+        file.set_len(0).unwrap();
+        file.write_all(b"03 count=7\ncount=1004\n").unwrap();
+        let (values, wrong) = world.read_all();
+        assert_eq!(values, [1002, 1004]);
+        let wrong: Vec<_> = wrong.iter().map(|it| it.message.as_slice()).collect();
+        assert_eq!(wrong, [&b"count=10"[..], b"03 count=7\n"]);
+    }
+
+    #[test]
+    fn a_renamed_file_is_read_until_its_writer_has_begun_the_next() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut world = World::new(directory.path(), false);
+        world.series.grace = Duration::from_secs(3_600);
+        world.restart();
+        world.write(1, true);
+        let path = world.series.path.clone();
+        let (first, second) = (path.with_extension("log.1"), path.with_extension("log.2"));
+        let mut late = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        assert_eq!(world.read_all().0, [1]);
+        fs::rename(&path, &first).unwrap();
+        fs::write(&path, "").unwrap();
+        assert_eq!(world.read_all().0, [0_i64; 0]);
+        late.write_all(b"{\"count\": 2}\n").unwrap();
+        assert_eq!(world.read_all().0, [2]);
+        world.next = 3;
+        world.write(1, true);
+        assert_eq!(world.read_all().0, [0_i64; 0], "its writer may write more");
+        // The next one was rotated, too.
+        fs::rename(&first, second).unwrap();
+        fs::rename(&path, first).unwrap();
+        world.write(1, true);
+        assert_eq!(world.read_all().0, [3]);
     }
 
     #[test]

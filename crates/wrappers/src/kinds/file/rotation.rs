@@ -9,7 +9,7 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
@@ -17,8 +17,8 @@ use crate::{Mark, WrapperError};
 
 /// Bytes of each checksum; reason: a header and some lines.
 const SAMPLE_BYTES: u64 = 512;
-/// Most files of a series; reason: a directory may hold any number of others.
-const SERIES_MAX: usize = 1_000;
+/// Most files of a series, the newest; reason: they are looked at again after each of them.
+const SERIES_MAX: usize = 10_000;
 /// Endings of files that are not read.
 const PACKED: [&str; 7] = [".gz", ".bz2", ".xz", ".zst", ".zip", ".tmp", ".swp"];
 
@@ -226,8 +226,13 @@ struct Member {
     device: u64,
     inode: u64,
     born: Option<SystemTime>,
-    /// Oldest first: time of the last write, then [`rank`].
-    order: (i64, i64),
+    /// When it was last written, nanoseconds since 1970.
+    modified: i64,
+    /// When it was made, or written if that was earlier: it was restored with its times.
+    begun: i64,
+    is_empty: bool,
+    /// See [`rank`].
+    rank: i64,
 }
 
 impl Member {
@@ -279,30 +284,57 @@ pub(super) fn find(path: &Path, place: &Place) -> io::Result<Found> {
     }
     let later = members
         .iter()
-        .find(|member| member.order.0 > place.modified);
+        .find(|member| member.modified > place.modified);
     match later.or(members.last()) {
         Some(member) => Ok(Found::Other(File::open(&member.path)?)),
         None => Ok(Found::None),
     }
 }
 
-/// The file that was begun after the one that is open.
-pub(super) fn after(path: &Path, file: &File) -> io::Result<Option<File>> {
+/// The files that were begun after one that is open.
+#[derive(Debug)]
+pub(super) struct Later {
+    pub(super) next: File,
+    pub(super) count: usize,
+    /// Whether nothing was written to any of them.
+    pub(super) are_empty: bool,
+}
+
+/// The files that were begun after the one that is open; `None` if there is none.
+pub(super) fn later(path: &Path, file: &File) -> io::Result<Option<Later>> {
     let metadata = file.metadata()?;
     let members = series(path)?;
     let own = |member: &Member| (member.device, member.inode) == (metadata.dev(), metadata.ino());
-    let next = match members.iter().position(own) {
-        Some(index) => members.get(index + 1),
+    let from = match members.iter().position(own) {
+        Some(index) => index + 1,
         // It was deleted.
         None => {
             let since = modified(&metadata);
-            members
-                .iter()
-                .find(|member| member.order.0 >= since)
-                .or(members.last())
+            let written_later = |member: &Member| member.modified >= since;
+            let found = members.iter().position(written_later);
+            found.unwrap_or(members.len().saturating_sub(1))
         }
     };
-    next.map(|member| File::open(&member.path)).transpose()
+    let later = members.get(from..).unwrap_or_default();
+    let Some(next) = later.first() else {
+        return Ok(None);
+    };
+    Ok(Some(Later {
+        next: File::open(&next.path)?,
+        count: later.len(),
+        are_empty: later.iter().all(|member| member.is_empty),
+    }))
+}
+
+/// The file that was begun after the one that is open.
+pub(super) fn after(path: &Path, file: &File) -> io::Result<Option<File>> {
+    Ok(later(path, file)?.map(|later| later.next))
+}
+
+/// Whether a file was not written for so long.
+pub(super) fn is_quiet(file: &File, time: Duration) -> io::Result<bool> {
+    let elapsed = file.metadata()?.modified()?.elapsed();
+    Ok(elapsed.is_ok_and(|elapsed| elapsed >= time))
 }
 
 /// The files that a series has now.
@@ -390,24 +422,57 @@ fn series(path: &Path) -> io::Result<Vec<Member>> {
         let Ok(metadata) = fs::metadata(&member) else {
             continue;
         };
-        if !metadata.is_file() || members.len() >= SERIES_MAX {
+        if !metadata.is_file() {
             continue;
         }
+        let born = metadata.created().ok();
         members.push(Member {
-            path: member,
             device: metadata.dev(),
             inode: metadata.ino(),
-            born: metadata.created().ok(),
-            order: (modified(&metadata), rank),
+            born,
+            modified: modified(&metadata),
+            begun: begun(born, &metadata),
+            is_empty: metadata.len() == 0,
+            rank,
+            path: member,
         });
+        if members.len() >= 2 * SERIES_MAX {
+            keep_newest(&mut members);
+        }
     }
-    members.sort_by_key(|member| member.order);
+    keep_newest(&mut members);
     Ok(members)
 }
 
-/// Where a file of the series of `name` stands among those that were written at the same time, the
-/// newest highest; `None` for other files. The current file is the newest; `NAME.2` is older than
-/// `NAME.1`, and an earlier date older than a later one.
+/// Sorts files, the oldest first, and keeps as many as there may be.
+///
+/// The names say in which order files were begun, if either time confirms it. That of the last write does not if a
+/// process goes on writing to a renamed file, that of birth not if files were copied as well as renamed. Some writers
+/// count the other way: then the last write alone decides.
+fn keep_newest(members: &mut Vec<Member>) {
+    members.sort_by_key(|member| member.rank);
+    let rotated = match &members[..] {
+        [rotated @ .., last] if last.rank == i64::MAX => rotated,
+        all => all,
+    };
+    let is_confirmed = rotated.is_sorted_by_key(|member| member.modified)
+        || rotated.is_sorted_by_key(|member| member.begun);
+    if !is_confirmed {
+        let is_current = |member: &Member| member.rank == i64::MAX;
+        members.sort_by_key(|member| (is_current(member), member.modified, member.rank));
+    }
+    members.drain(..members.len().saturating_sub(SERIES_MAX));
+}
+
+fn begun(born: Option<SystemTime>, metadata: &Metadata) -> i64 {
+    let since = born.and_then(|born| born.duration_since(SystemTime::UNIX_EPOCH).ok());
+    let born = since.and_then(|since| i64::try_from(since.as_nanos()).ok());
+    born.unwrap_or(i64::MAX).min(modified(metadata))
+}
+
+/// Where a file of the series of `name` stands among the others by its name, the newest highest; `None` for
+/// other files. The current file is the newest; `NAME.2` is older than `NAME.1`, and an earlier date older
+/// than a later one.
 fn rank(name: &str, found: &str) -> Option<i64> {
     if found == name {
         return Some(i64::MAX);
@@ -508,5 +573,47 @@ mod tests {
             panic!("another file follows");
         };
         assert!(is_same(&next, &File::open(&rotated).unwrap()).unwrap());
+    }
+
+    #[test]
+    fn a_series_is_in_the_order_in_which_its_files_were_begun() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.log");
+        let tick = || std::thread::sleep(Duration::from_millis(20));
+        fs::write(&path, "1\n").unwrap();
+        let mut oldest = File::options().append(true).open(&path).unwrap();
+        tick();
+        fs::rename(&path, path.with_extension("log.2")).unwrap();
+        fs::write(path.with_extension("log.1"), "3\n").unwrap();
+        tick();
+        fs::write(&path, "4\n").unwrap();
+        tick();
+        // A process that has not opened the new file yet.
+        io::Write::write_all(&mut oldest, b"2\n").unwrap();
+        let named: Vec<_> = series(&path).unwrap();
+        if named.iter().any(|member| member.born.is_none()) {
+            // The file system does not record it.
+            return;
+        }
+        let names: Vec<_> = named.iter().map(|it| it.path.clone()).collect();
+        let numbered = |number: &str| path.with_extension(number);
+        assert_eq!(names, [numbered("log.2"), numbered("log.1"), path.clone()]);
+    }
+
+    #[test]
+    fn the_newest_files_of_a_long_series_are_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.log");
+        for number in 0..2 * SERIES_MAX {
+            let rotated = directory
+                .path()
+                .join(format!("a.log-{}", 20_000_000 + number));
+            File::create(rotated).unwrap();
+        }
+        fs::write(&path, "1\n").unwrap();
+        let found = series(&path).unwrap();
+        assert_eq!(found.len(), SERIES_MAX);
+        assert_eq!(found.last().map(|it| &it.path), Some(&path));
+        assert_eq!(found[0].rank, 20_000_000 + SERIES_MAX as i64 + 1);
     }
 }

@@ -28,7 +28,7 @@ pub(crate) const WRAPPER: WrapperKind = WrapperKind {
         acknowledges: "never: a file needs no acknowledgement",
         resumes: "file and offset",
         may_double: "no",
-        may_miss: "lines that are deleted or overwritten before they are read",
+        may_miss: "lines that are deleted or overwritten before they are read, or written to a renamed file more than a second after the next one has lines",
         back_pressure: "the file is read no faster than it is stored",
     },
     check: |file| settings(file).map(drop),

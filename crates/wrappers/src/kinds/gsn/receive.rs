@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chappe_gsn::exchange::{
-    Arrival, Dispatch, Occurrence, Peer, Progress, Question, Reception, Registration, Verdict,
+    Arrival, Dispatch, Many, Occurrence, Peer, Progress, Question, Reception, Registration, Verdict,
 };
 use chappe_machine::{Input, Machine as _, Output, drain};
 use chappe_stream::DescriptorError;
@@ -51,8 +51,8 @@ pub(crate) const SYNC_WRAPPER: WrapperKind = WrapperKind {
     delivery: Delivery {
         acknowledges: "after the element is stored, by one byte",
         resumes: "the time of the newest stored element, from which the server replays",
-        may_double: "no: a replayed element is recognized, unless its time is more than five minutes ahead of this node's clock",
-        may_miss: "elements that the server has removed from its history during an outage",
+        may_double: "no: a replayed element is recognized, unless its time is more than five minutes ahead of this node's clock, or more than 64 elements have it",
+        may_miss: "elements that the server has removed from its history during an outage; equal elements of one millisecond but the first",
         back_pressure: "the server sends one element at a time",
     },
     check: |file| sync_settings(file).map(drop),
@@ -85,7 +85,7 @@ pub(crate) const PUSH_WRAPPER: WrapperKind = WrapperKind {
         acknowledges: "after the element is stored, by one byte",
         resumes: "what the sender repeats",
         may_double: "if an element is repeated later than 1,024 others",
-        may_miss: "what the sender does not repeat",
+        may_miss: "what the sender does not repeat; equal elements of one millisecond but the first",
         back_pressure: "an answer comes after storage",
     },
     check: |file| push_settings(file).map(drop),
@@ -216,11 +216,15 @@ pub(super) struct Marked {
     same_time: Vec<u64>,
     /// The number of the last element, so that no two marks of a run are equal.
     pub(super) number: u64,
+    /// How many elements have that time and the sum of their contents, if `same_time` has no room for them.
+    count: u64,
+    sum: u64,
 }
 
 impl Marked {
     pub(super) fn read(mark: &Mark) -> Result<Self, WrapperError> {
-        let marked = postcard::from_bytes(mark.bytes());
+        // A mark of an earlier version has no count and no sum.
+        let marked = postcard::from_bytes(&[mark.bytes(), &[0, 0]].concat());
         marked.map_err(|_| WrapperError::settings("the stored mark is of another kind of wrapper"))
     }
 
@@ -229,6 +233,8 @@ impl Marked {
             newest_ms: progress.newest_ms,
             same_time: progress.same_time.clone(),
             number,
+            count: progress.many.map_or(0, |many| many.count),
+            sum: progress.many.map_or(0, |many| many.sum),
         };
         let bytes = postcard::to_allocvec(&marked).unwrap_or_default();
         Mark::new(bytes).map_err(|error| WrapperError::peer(error.to_string()))
@@ -238,6 +244,10 @@ impl Marked {
         Progress {
             newest_ms: self.newest_ms,
             same_time: self.same_time.clone(),
+            many: (self.count > 0).then_some(Many {
+                count: self.count,
+                sum: self.sum,
+            }),
         }
     }
 }

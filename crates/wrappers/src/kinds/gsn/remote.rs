@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use chappe_gsn::rest::{Answer, Asked, Pull, path_segment, read_answer, read_token, time_text};
+use chappe_gsn::rest::{
+    Answer, Asked, Pull, Taken, path_segment, read_answer, read_token, time_text,
+};
 use chappe_stream::DescriptorError;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
@@ -21,7 +23,7 @@ use super::{Target, check_stream};
 use crate::clock::now;
 use crate::kinds::http::peer::{Address, Failure, HttpPeer, Trust, address, secret};
 use crate::{
-    BATCH_BYTES_MAX, Batch, Condition, Delivery, Step, Wrapper, WrapperError, WrapperFile,
+    BATCH_BYTES_MAX, Batch, Condition, Delivery, Lost, Step, Wrapper, WrapperError, WrapperFile,
     WrapperKind, WrapperOpening,
 };
 
@@ -29,6 +31,8 @@ use crate::{
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 /// Most elements of a batch.
 const ELEMENTS_MAX: usize = 1_024;
+/// The pause before the next part of what the server has is asked for.
+const PART_PAUSE: Duration = Duration::from_millis(20);
 /// A token is renewed so long before it expires.
 const RENEWAL: Duration = Duration::from_secs(5);
 
@@ -199,7 +203,7 @@ impl Reader {
             return Ok(None);
         };
         let mut batch = Batch::default();
-        let (mut count, mut bytes, mut is_complete) = (0, 0, false);
+        let (mut count, mut bytes, mut is_complete, mut unclear) = (0, 0, false, 0);
         while count < ELEMENTS_MAX && bytes < BATCH_BYTES_MAX / 2 {
             let Some(row) = answer.next() else {
                 is_complete = true;
@@ -207,9 +211,13 @@ impl Reader {
             };
             self.rows += 1;
             let taken = self.pull.take(&row, now_ms());
-            let is_new = taken.map_err(|error| WrapperError::peer(error.to_string()))?;
-            if !is_new {
-                continue;
+            match taken.map_err(|error| WrapperError::peer(error.to_string()))? {
+                Taken::New => {}
+                Taken::Repeated => continue,
+                Taken::Unclear => {
+                    unclear += 1;
+                    continue;
+                }
             }
             self.new += 1;
             count += 1;
@@ -230,11 +238,18 @@ impl Reader {
             (self.rows, self.new) = (0, 0);
             self.answer = None;
         }
-        if count == 0 {
+        if unclear > 0 {
+            batch.lost.push(Lost {
+                stream: Some(self.target.name.to_string()),
+                reason: "same_time",
+                messages: unclear,
+            });
+        }
+        if count == 0 && unclear == 0 {
             return Ok(None);
         }
         self.number += 1;
-        batch.mark = Marked::mark(self.pull.progress(), self.number)?;
+        batch.mark = Marked::mark(&self.pull.progress(), self.number)?;
         Ok(Some(batch))
     }
 
@@ -247,6 +262,8 @@ impl Reader {
             if self.is_waiting {
                 self.tick.tick().await;
                 self.is_waiting = false;
+            } else {
+                tokio::time::sleep(PART_PAUSE).await;
             }
             let asked = self.pull.next(now_ms());
             let remote = self.remote.clone();

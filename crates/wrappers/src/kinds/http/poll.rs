@@ -186,7 +186,8 @@ impl Wrapper for PollWrapper {
                         self.condition.waits("the document has not changed");
                         continue;
                     }
-                    status if !status.is_success() => {
+                    // Another one of success has no document, or a part of it.
+                    status if status != StatusCode::OK => {
                         return Err(WrapperError::peer(format!("the server answers {status}")));
                     }
                     _ => {}

@@ -85,7 +85,7 @@ impl Exporter for PushExporter {
                         reached.extend(last);
                         return written.until(reached, None);
                     }
-                    if let Err(error) = self.send(part, elements, &mut written).await {
+                    if let Err(error) = self.send_all(part, elements, &mut written).await {
                         reached.extend(last);
                         return written.until(reached, Some(error));
                     }
@@ -99,14 +99,39 @@ impl Exporter for PushExporter {
     }
 }
 
+/// What a server does with a request.
+enum Outcome {
+    /// It has the elements, or refuses them for good.
+    Done,
+    /// It would take fewer.
+    TooLarge,
+}
+
 impl PushExporter {
-    /// Sends some elements of a part.
-    async fn send(
+    /// Sends some elements of a part, in halves as long as a request is too large for the server.
+    async fn send_all(
         &self,
         part: &Part,
         elements: &[StreamElement],
         written: &mut Written,
     ) -> Result<(), WrapperError> {
+        let mut waiting = vec![elements];
+        while let Some(elements) = waiting.pop() {
+            if let Outcome::TooLarge = self.send(part, elements, written).await? {
+                let (first, second) = elements.split_at(elements.len() / 2);
+                waiting.extend([second, first]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends some elements of a part in one request.
+    async fn send(
+        &self,
+        part: &Part,
+        elements: &[StreamElement],
+        written: &mut Written,
+    ) -> Result<Outcome, WrapperError> {
         let views: Vec<_> = elements
             .iter()
             .map(|element| ElementView {
@@ -132,7 +157,10 @@ impl PushExporter {
             .await?;
         let status = answer.status;
         if status.is_success() {
-            return Ok(());
+            return Ok(Outcome::Done);
+        }
+        if status == StatusCode::PAYLOAD_TOO_LARGE && elements.len() > 1 {
+            return Ok(Outcome::TooLarge);
         }
         let is_for_good = status.is_client_error() && !may_change(status);
         if !is_for_good {
@@ -154,7 +182,7 @@ impl PushExporter {
                 position: element.position,
                 reason: format!("{status}: {text}"),
             }));
-        Ok(())
+        Ok(Outcome::Done)
     }
 }
 
@@ -289,5 +317,34 @@ mod tests {
             "{first}"
         );
         assert!(requests[2].contains("\"stream\":\"a.b\""), "{requests:?}");
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_too_large_is_sent_in_halves() {
+        let too_large = "HTTP/1.1 413 No\r\nContent-Length: 0\r\n\r\n";
+        let taken = "HTTP/1.1 204 No Content\r\n\r\n";
+        let (address, requests) = serve(vec![too_large, taken, too_large, taken, too_large]).await;
+        let text = format!(
+            "kind = \"http_push\"\nstreams = [\"a.*\"]\naddress = \"http://{address}/in\"\n"
+        );
+        let file = ExporterFile::parse(std::path::Path::new("out.toml"), &text).unwrap();
+        let mut exporter = open(ExporterOpening {
+            file: &file,
+            notes: Default::default(),
+            drops: Default::default(),
+        })
+        .unwrap();
+        let written = exporter.write(&batch(4)).await.unwrap();
+        let refused: Vec<u64> = written
+            .refused
+            .iter()
+            .map(|it| it.position.sequence)
+            .collect();
+        assert_eq!((refused, written.partial), (vec![4], None));
+        let requests = requests.lock().unwrap();
+        for (request, range) in requests.iter().zip(["1-4", "1-2", "3-4", "3-3", "4-4"]) {
+            let key = format!("idempotency-key: a.b:0000000000000007:{range}\r\n");
+            assert!(request.to_lowercase().contains(&key), "{range}: {request}");
+        }
     }
 }

@@ -21,8 +21,8 @@ use super::seats::{Seats, Silence};
 use crate::clock::now;
 use crate::decode::Decoder;
 use crate::{
-    BATCH_BYTES_MAX, Batch, Command, Condition, Delivery, Lost, Step, Undecodable, Wrapper,
-    WrapperError, WrapperFile, WrapperKind, WrapperOpening,
+    BATCH_BYTES_MAX, Batch, Command, Condition, Delivery, Lost, Step, Wrapper, WrapperError,
+    WrapperFile, WrapperKind, WrapperOpening,
 };
 
 /// Longest line in bytes; a longer one becomes a dead letter.
@@ -163,12 +163,22 @@ impl Drop for Receiving {
     }
 }
 
-/// A line, or the beginning of one that is too long.
+/// A line, or a part of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Line {
     at: Timestamp,
     bytes: Vec<u8>,
-    is_whole: bool,
+    extent: Extent,
+}
+
+/// How much of a line there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    Whole,
+    /// Its beginning: it is longer than the limit.
+    TooLong,
+    /// All that came before the connection ended.
+    Cut,
 }
 
 impl Wrapper for TcpWrapper {
@@ -255,15 +265,14 @@ impl TcpWrapper {
 }
 
 fn take(line: Line, decoder: &mut Decoder, batch: &mut Batch) {
-    if line.is_whole {
-        return decoder.message(&line.bytes, line.at, batch);
-    }
-    batch.undecodable.push(Undecodable {
-        stream: decoder.only_stream().map(str::to_owned),
-        reason: format!("the line is longer than {LINE_BYTES_MAX} bytes"),
-        message: line.bytes,
-        is_cut: true,
-    });
+    let reason = match line.extent {
+        Extent::TooLong => format!("the line is longer than {LINE_BYTES_MAX} bytes"),
+        Extent::Cut if !decoder.is_whole(&line.bytes) => {
+            "the connection ended before the end of the line".to_owned()
+        }
+        Extent::Cut | Extent::Whole => return decoder.message(&line.bytes, line.at, batch),
+    };
+    decoder.refuse(&line.bytes, &[], &reason, batch);
 }
 
 async fn connect(end: End, condition: Condition) -> Result<Receiving, WrapperError> {
@@ -368,7 +377,7 @@ async fn read(
             _ = &mut end => 0,
         };
         match count {
-            0 => splitter.finish(now(), &mut lines),
+            0 => splitter.finish(Extent::Cut, now(), &mut lines),
             count => splitter.push(&buffer[..count], now(), &mut lines),
         }
         let has_lines = !lines.is_empty();
@@ -425,21 +434,20 @@ impl Splitter {
                 self.line.extend_from_slice(part);
             }
             if part.ends_with(b"\n") {
-                self.finish(at, lines);
+                self.finish(Extent::Whole, at, lines);
             }
         }
     }
 
     /// Ends the line; an empty one is none.
-    fn finish(&mut self, at: Timestamp, lines: &mut VecDeque<Line>) {
+    fn finish(&mut self, extent: Extent, at: Timestamp, lines: &mut VecDeque<Line>) {
         let bytes = std::mem::take(&mut self.line);
-        let is_whole = !std::mem::take(&mut self.is_long);
+        let extent = match std::mem::take(&mut self.is_long) {
+            true => Extent::TooLong,
+            false => extent,
+        };
         if bytes.iter().any(|byte| !byte.is_ascii_whitespace()) {
-            lines.push_back(Line {
-                at,
-                bytes,
-                is_whole,
-            });
+            lines.push_back(Line { at, bytes, extent });
         }
     }
 }
@@ -476,11 +484,13 @@ mod tests {
                 splitter.push(part, Timestamp(0), &mut found);
                 rest = after;
             }
-            splitter.finish(Timestamp(0), &mut found);
+            splitter.finish(Extent::Cut, Timestamp(0), &mut found);
             let expected = lines.iter().filter(|line| !line.is_empty());
             prop_assert_eq!(found.len(), expected.clone().count());
             for (line, expected) in found.iter().zip(expected) {
-                prop_assert_eq!(line.is_whole, expected.len() < LINE_BYTES_MAX);
+                let is_whole = expected.len() < LINE_BYTES_MAX;
+                let extent = if is_whole { Extent::Whole } else { Extent::TooLong };
+                prop_assert_eq!(line.extent, extent);
                 prop_assert!(line.bytes.len() <= LINE_BYTES_MAX);
                 let kept = line.bytes.len().min(expected.len()).min(KEPT_BYTES);
                 prop_assert_eq!(&line.bytes[..kept], &expected.as_bytes()[..kept]);
@@ -598,5 +608,42 @@ mod tests {
             (undecodable, error),
             (1, WrapperError::peer("the peer ended the connection"))
         );
+    }
+
+    #[tokio::test]
+    async fn a_line_that_the_end_of_the_connection_cuts_is_no_number() {
+        for (format, text, stored, cut) in [
+            ("key_value", "value=1001\nvalue=10", vec![1001], 1),
+            ("csv = { columns = [\"value\"] }", "1001\n10", vec![1001], 1),
+            ("json", "{\"value\": 1}\n{\"value\": 2}", vec![1, 2], 0),
+            ("json", "{\"value\": 1}\n{\"value\": 2", vec![1], 1),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let format = match format.contains('=') {
+                true => format!("{{ {format} }}"),
+                false => format!("{format:?}"),
+            };
+            let file = wrapper_file(&format!(
+                "kind = \"tcp\"\nformat = {format}\nconnect = \"{address}\"\n[[stream]]\nname = \"a\"\n\
+                 fields = [{{ name = \"value\", type = \"integer\" }}]\n"
+            ));
+            let mut wrapper = open(&file, None);
+            tokio::spawn(async move {
+                let (mut peer, _) = listener.accept().await.unwrap();
+                peer.write_all(text.as_bytes()).await.unwrap();
+            });
+            let (mut values, mut wrong) = (Vec::new(), Vec::new());
+            while let Ok(batch) = wrapper.next().await {
+                let elements = batch.parts.iter().flat_map(|part| &part.elements);
+                values.extend(elements.map(|element| element.values[0].clone()));
+                wrong.extend(batch.undecodable);
+            }
+            let stored: Vec<_> = stored.into_iter().map(Value::Integer).collect();
+            assert_eq!((values, wrong.len()), (stored, cut), "{text}");
+            for one in wrong {
+                assert!(one.reason.contains("connection ended"), "{one:?}");
+            }
+        }
     }
 }

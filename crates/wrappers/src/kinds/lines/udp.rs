@@ -1,12 +1,16 @@
 //! Datagrams over UDP, which nobody acknowledges.
 
 use std::collections::VecDeque;
+use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chappe_stream::{DescriptorError, Timestamp};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -23,6 +27,8 @@ use crate::{
 const QUEUE_BYTES: usize = 4 << 20;
 /// What a waiting datagram costs besides its bytes, about: its place in the queue, and its allocation.
 const DATAGRAM_COST: usize = 64;
+/// Bytes of the kernel's buffer, as far as the system allows: it fills while this process does not run.
+const SOCKET_BYTES: usize = 4 << 20;
 /// The longest datagram.
 const DATAGRAM_BYTES: usize = 65_535;
 
@@ -35,7 +41,7 @@ pub(crate) const WRAPPER: WrapperKind = WrapperKind {
         resumes: "the next datagram",
         may_double: "datagrams that the network repeats",
         may_miss: "datagrams that the network loses, or that arrive while the node is down or storing lags",
-        back_pressure: "nothing: the oldest datagrams are dropped and counted as `queue_full`",
+        back_pressure: "nothing: the oldest datagrams are dropped and counted as `queue_full`, those that the kernel drops as `socket_full`",
     },
     check: |file| settings(file).map(drop),
     open,
@@ -99,6 +105,8 @@ struct Waiting {
     datagrams: VecDeque<(Timestamp, Vec<u8>)>,
     bytes: usize,
     dropped: u64,
+    /// Those that the kernel dropped.
+    unreceived: u64,
     failed: Option<String>,
 }
 
@@ -122,6 +130,10 @@ impl Queue {
         self.arrived.notify_one();
     }
 
+    fn miss(&self, datagrams: u32) {
+        self.lock().unreceived += u64::from(datagrams);
+    }
+
     fn fail(&self, text: String) {
         self.lock().failed = Some(text);
         self.arrived.notify_one();
@@ -131,14 +143,20 @@ impl Queue {
     fn take(&self, decoder: &mut Decoder) -> Result<Option<Batch>, WrapperError> {
         let mut waiting = self.lock();
         let mut batch = Batch::default();
-        let (dropped, mut bytes) = (std::mem::take(&mut waiting.dropped), 0);
-        if dropped > 0 {
-            batch.lost.push(Lost {
-                stream: decoder.only_stream().map(str::to_owned),
-                reason: "queue_full",
-                messages: dropped,
-            });
+        let (dropped, unreceived) = (
+            std::mem::take(&mut waiting.dropped),
+            std::mem::take(&mut waiting.unreceived),
+        );
+        for (reason, messages) in [("queue_full", dropped), ("socket_full", unreceived)] {
+            if messages > 0 {
+                batch.lost.push(Lost {
+                    stream: decoder.only_stream().map(str::to_owned),
+                    reason,
+                    messages,
+                });
+            }
         }
+        let mut bytes = 0;
         while bytes < BATCH_BYTES_MAX / 8
             && let Some((at, datagram)) = waiting.datagrams.pop_front()
         {
@@ -146,7 +164,7 @@ impl Queue {
             bytes += datagram.len() + DATAGRAM_COST;
             decoder.message(&datagram, at, &mut batch);
         }
-        if bytes == 0 && dropped == 0 {
+        if bytes == 0 && batch.lost.is_empty() {
             return match waiting.failed.take() {
                 Some(text) => Err(WrapperError::peer(text)),
                 None => Ok(None),
@@ -184,14 +202,41 @@ impl Wrapper for UdpWrapper {
 
 /// Empties a socket.
 async fn receive(socket: UdpSocket, queue: Arc<Queue>) {
+    // A system that allows less, or does not count what it drops, still delivers.
+    if setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_BYTES).is_err() {
+        let _ = setsockopt(&socket, sockopt::RcvBuf, &SOCKET_BYTES);
+    }
+    let _ = setsockopt(&socket, sockopt::RxqOvfl, &1);
     let mut buffer = vec![0; DATAGRAM_BYTES];
+    let mut dropped = 0;
     loop {
-        match socket.recv_from(&mut buffer).await {
-            Ok((0, _)) => {}
-            Ok((count, _)) => queue.push(now(), &buffer[..count]),
+        let received = socket.async_io(Interest::READABLE, || datagram(&socket, &mut buffer));
+        match received.await {
+            Ok((count, total)) => {
+                if let Some(total) = total {
+                    // The kernel counts from the start of the socket, and begins at zero again.
+                    queue.miss(total.wrapping_sub(std::mem::replace(&mut dropped, total)));
+                }
+                if count > 0 {
+                    queue.push(now(), &buffer[..count]);
+                }
+            }
             Err(error) => return queue.fail(format!("cannot receive: {error}")),
         }
     }
+}
+
+/// The next datagram: its bytes, and how many the kernel had dropped before it, if it dropped any.
+fn datagram(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, Option<u32>)> {
+    let mut space = nix::cmsg_space!(u32);
+    let mut parts = [IoSliceMut::new(buffer)];
+    let flags = MsgFlags::empty();
+    let message = recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut space), flags)?;
+    let total = message.cmsgs()?.find_map(|one| match one {
+        ControlMessageOwned::RxqOvfl(total) => Some(total),
+        _ => None,
+    });
+    Ok((message.bytes, total))
 }
 
 #[cfg(test)]
@@ -254,5 +299,29 @@ fields = [{ name = "value", type = "integer" }]
             undecodable += batch.undecodable.len();
         }
         send.abort();
+    }
+
+    #[tokio::test]
+    async fn datagrams_that_the_kernel_drops_are_counted() {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        let sending = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        setsockopt(&socket, sockopt::RxqOvfl, &1).unwrap();
+        setsockopt(&socket, sockopt::RcvBuf, &1).unwrap();
+        // Nobody reads the socket meanwhile.
+        let sent = 1_000;
+        for _ in 0..sent {
+            sending.send_to(&[b'x'; 100], address).unwrap();
+        }
+        let mut buffer = vec![0; DATAGRAM_BYTES];
+        let mut received = 0;
+        socket.readable().await.unwrap();
+        while datagram(&socket, &mut buffer).is_ok() {
+            received += 1;
+        }
+        assert!(received < sent);
+        sending.send_to(b"last", address).unwrap();
+        let last = socket.async_io(Interest::READABLE, || datagram(&socket, &mut buffer));
+        assert_eq!(last.await.unwrap(), (4, Some(sent - received)));
     }
 }

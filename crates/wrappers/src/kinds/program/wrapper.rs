@@ -378,7 +378,7 @@ impl ProgramWrapper {
             match lines.take() {
                 None => return Ok(()),
                 Some(Line::TooLong(line)) => {
-                    self.refuse(None, "the line is too long".to_owned(), line);
+                    self.put_aside(None, "the line is too long".to_owned(), line, true);
                 }
                 Some(Line::Whole(line) | Line::Cut(line)) => self.decode_line(line)?,
             }
@@ -401,7 +401,7 @@ impl ProgramWrapper {
             let line = match lines.take() {
                 None => return,
                 Some(Line::TooLong(line)) => {
-                    self.refuse(None, "the line is too long".to_owned(), line);
+                    self.put_aside(None, "the line is too long".to_owned(), line, true);
                     continue;
                 }
                 Some(Line::Cut(line)) => {
@@ -409,7 +409,7 @@ impl ProgramWrapper {
                     let stream = self.decoder.as_ref().and_then(Decoder::only_stream);
                     let stream = stream.map(str::to_owned);
                     let reason = "the program ended in the middle of this line".to_owned();
-                    self.refuse(stream.as_deref(), reason, line);
+                    self.put_aside(stream.as_deref(), reason, line, true);
                     continue;
                 }
                 Some(Line::Whole(line)) => [line, b"\n"].concat(),
@@ -599,7 +599,12 @@ impl ProgramWrapper {
 
     /// A message that cannot be used becomes a dead letter.
     fn refuse(&mut self, stream: Option<&str>, reason: String, message: &[u8]) {
-        let is_cut = message.len() > KEPT_BYTES;
+        self.put_aside(stream, reason, message, false);
+    }
+
+    /// Like [`Self::refuse`], for the part of one.
+    fn put_aside(&mut self, stream: Option<&str>, reason: String, message: &[u8], is_cut: bool) {
+        let is_cut = is_cut || message.len() > KEPT_BYTES;
         let message = message[..message.len().min(KEPT_BYTES)].to_vec();
         let weight = message.len() + 128;
         let one = Undecodable {
