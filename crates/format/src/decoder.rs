@@ -1,6 +1,7 @@
 //! Decodes messages: the streams that exist, and the elements of a message.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -165,6 +166,8 @@ impl Decoder {
             values: Vec::new(),
             raw_name: String::new(),
             records: 0,
+            read_bytes: Cell::new(0),
+            values_made: 0,
         };
         let outcome = format.kind.decode(message, &mut sink, &mut self.csv_header);
         if outcome.is_err() {
@@ -251,6 +254,10 @@ pub(crate) struct Sink<'s> {
     values: Vec<Value>,
     raw_name: String,
     records: u64,
+    /// Bytes of the texts, bytes and samples that were read so far, each time they are read.
+    read_bytes: Cell<usize>,
+    /// Values of the elements so far.
+    values_made: usize,
 }
 
 impl Sink<'_> {
@@ -307,8 +314,7 @@ impl Sink<'_> {
                     continue;
                 }
             }
-            if self.output.elements.len() >= format.limits.elements {
-                let reason = limit("elements", format.limits.elements as u64);
+            if let Some(reason) = self.is_full(rule) {
                 self.push_fault(location, None, None, reason);
                 return Err(Full);
             }
@@ -316,6 +322,7 @@ impl Sink<'_> {
                 Ok(None) => {}
                 Ok(Some((stream, element))) => {
                     is_used = true;
+                    self.values_made += element.values.len();
                     self.output.elements.push((stream, element));
                 }
                 Err((field, reason)) => {
@@ -333,13 +340,47 @@ impl Sink<'_> {
         Ok(())
     }
 
+    /// The limit that lets the message give no more elements.
+    fn is_full(&self, rule: &Rule) -> Option<Reason> {
+        let limits = &self.format.limits;
+        if self.output.elements.len() >= limits.elements {
+            return Some(limit("elements", limits.elements as u64));
+        }
+        if self.values_made + rule.fields.len() > limits.values.max(rule.fields.len()) {
+            return Some(limit("values", limits.values as u64));
+        }
+        let bound = limits.read_bytes(self.message.body.len());
+        (self.read_bytes.get() > bound).then(|| limit("read_bytes", bound as u64))
+    }
+
+    /// Reads a value, and counts its bytes: a record may repeat a part of the whole message.
+    fn read<'r>(&self, record: &'r impl Record, slot: usize) -> Result<Raw<'r>, Reason> {
+        let raw = record.value(slot)?;
+        self.count(raw.bytes());
+        Ok(raw)
+    }
+
+    fn count(&self, bytes: usize) {
+        self.read_bytes
+            .set(self.read_bytes.get().saturating_add(bytes));
+    }
+
+    /// Reads a value as text.
+    fn read_text(&self, record: &impl Record, slot: usize) -> Result<Option<String>, Reason> {
+        let raw = self.read(record, slot)?;
+        let text = raw.text().map(Cow::into_owned);
+        if let (Raw::Json(_), Some(text)) = (&raw, &text) {
+            self.count(text.len());
+        }
+        Ok(text)
+    }
+
     fn applies(&self, rule: &Rule, record: &impl Record) -> Result<bool, Reason> {
         for (source, wanted) in &rule.when {
             let found = match source {
-                Source::Field { index, .. } => {
-                    let raw = record.value(rule.fields[*index].slot)?;
-                    raw.text().map(|text| Cow::Owned(text.into_owned()))
-                }
+                Source::Field { index, .. } => self
+                    .read_text(record, rule.fields[*index].slot)?
+                    .map(Cow::Owned),
                 source => self.text(source, record)?,
             };
             let is_wanted = found.is_some_and(|found| wanted.iter().any(|it| *it == found));
@@ -357,10 +398,7 @@ impl Sink<'_> {
         record: &'r impl Record,
     ) -> Result<Option<Cow<'r, str>>, Reason> {
         match source {
-            Source::Slot { slot, .. } => {
-                let raw = record.value(*slot)?;
-                Ok(raw.text().map(|text| Cow::Owned(text.into_owned())))
-            }
+            Source::Slot { slot, .. } => Ok(self.read_text(record, *slot)?.map(Cow::Owned)),
             Source::Field { index, .. } => Ok(self.values.get(*index).and_then(value_text)),
             Source::Free { name, .. } => {
                 let attributes = self.message.attributes;
@@ -386,6 +424,9 @@ impl Sink<'_> {
                 .map_err(|reason| (Some(at), reason))?;
             is_empty &= value == Value::Null;
             bytes += value.record_bytes_max();
+            if bytes > RECORD_BYTES_MAX {
+                return Err((Some(at), Reason::TooLarge));
+            }
             self.values.push(value);
         }
         let missing = |at: &usize| rule.fields[*at].is_required && self.values[*at] == Value::Null;
@@ -428,8 +469,12 @@ impl Sink<'_> {
     }
 
     fn value(&self, field: &FieldRule, record: &impl Record) -> Result<Value, Reason> {
-        let raw = record.value(field.slot)?;
+        let raw = self.read(record, field.slot)?;
+        let is_json = matches!(raw, Raw::Json(_));
         let value = convert(raw, field.target, &self.format.texts)?;
+        if let (true, Value::Text(text)) = (is_json, &value) {
+            self.count(text.len());
+        }
         if !matches!(value, Value::Double(_) | Value::Samples(_)) {
             return Ok(value);
         }
@@ -440,7 +485,7 @@ impl Sink<'_> {
                 None => return Ok(value),
                 Some(code) => conversion(&code, field, target)?,
             },
-            Units::Slot { slot, target } => match record.value(*slot)?.text() {
+            Units::Slot { slot, target } => match self.read(record, *slot)?.text() {
                 None => return Ok(value),
                 Some(code) => conversion(&code, field, target)?,
             },
@@ -469,11 +514,11 @@ impl Sink<'_> {
             None => record.time(received)?,
             Some(rule) => {
                 let found = match &rule.slots[..] {
-                    [slot] => record.value(*slot)?,
+                    [slot] => self.read(record, *slot)?,
                     slots => {
                         let mut joined = String::new();
                         for slot in slots {
-                            let raw = record.value(*slot)?;
+                            let raw = self.read(record, *slot)?;
                             let Some(text) = raw.text() else { continue };
                             if !joined.is_empty() {
                                 joined.push(' ');

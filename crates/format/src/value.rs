@@ -81,6 +81,17 @@ impl Raw<'_> {
         matches!(self, Self::Missing | Self::Null)
     }
 
+    /// Bytes that reading the value costs, apart from a fixed part; objects count when they become a text.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Numbers(numbers) => size_of_val(&numbers[..]),
+            Self::Json(Json::Array(values)) => size_of::<f64>() * values.len(),
+            _ => 0,
+        }
+    }
+
     /// The value as text, for placeholders; `None` for none, and for values that have no text.
     pub(crate) fn text(&self) -> Option<Cow<'_, str>> {
         Some(match self {

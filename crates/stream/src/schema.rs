@@ -1,5 +1,7 @@
 //! The structure and meaning of a stream's elements.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{StreamElement, Value};
@@ -113,15 +115,18 @@ impl StreamSchema {
     /// # Errors
     /// The first name that is not a distinct column name.
     pub fn check_names(&self) -> Result<(), SchemaError> {
-        for (index, field) in self.fields.iter().enumerate() {
-            let repeats = self.fields[..index]
-                .iter()
-                .any(|other| other.name == field.name);
-            if repeats || !is_column_name(&field.name) {
-                return Err(SchemaError::Name(field.name.clone()));
-            }
+        match self.wrong_name() {
+            Some(index) => Err(SchemaError::Name(self.fields[index].name.clone())),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// The first field whose name is no column name, or that of an earlier field.
+    pub(crate) fn wrong_name(&self) -> Option<usize> {
+        let mut names = HashSet::with_capacity(self.fields.len());
+        self.fields
+            .iter()
+            .position(|field| !names.insert(&*field.name) || !is_column_name(&field.name))
     }
 
     /// Whether elements of both schemas have the same meaning: the schemas differ at most in

@@ -108,16 +108,15 @@ impl Path {
     /// The text of the first match: of the attribute, or of the element.
     #[must_use]
     pub fn first_text<'a>(&self, root: &'a Element) -> Option<Cow<'a, str>> {
-        let elements = self.elements(root).into_iter();
-        let mut texts = elements.filter_map(|element| match &self.attribute {
+        let text = |element: &'a Element| match &self.attribute {
             Some(name) => {
                 let mut attributes = element.attributes.iter();
                 let (_, value) = attributes.find(|(other, _)| other.local == name.as_str())?;
                 Some(Cow::Borrowed(&**value))
             }
             None => Some(element.text()),
-        });
-        texts.next()
+        };
+        first(&self.steps, root, &text)
     }
 
     /// The child of the root that contains the first match, if the path has one step; otherwise the root.
@@ -131,6 +130,19 @@ impl Path {
             _ => root,
         }
     }
+}
+
+/// The first text of an element that matches the steps, without looking at later ones.
+fn first<'a>(
+    steps: &[Step],
+    from: &'a Element,
+    text: &impl Fn(&'a Element) -> Option<Cow<'a, str>>,
+) -> Option<Cow<'a, str>> {
+    let Some((step, rest)) = steps.split_first() else {
+        return text(from);
+    };
+    let mut children = from.elements().filter(|child| step.fits(child));
+    children.find_map(|child| first(rest, child, text))
 }
 
 impl Step {

@@ -12,6 +12,7 @@ use crate::decoder::{Record, Sink, whole};
 use crate::fault::{Fault, Location, Reason};
 use crate::value::Raw;
 use std::borrow::Cow;
+use std::cell::OnceCell;
 
 #[derive(Debug)]
 pub(crate) struct XmlFormat {
@@ -76,10 +77,12 @@ impl XmlFormat {
             Some(path) => path.elements(&root),
             None => vec![&root],
         };
+        let of_message: Vec<_> = self.slots.iter().map(|_| OnceCell::new()).collect();
         for item in items {
             let record = XmlRecord {
                 format: self,
                 root: &root,
+                of_message: &of_message,
                 item,
             };
             let location = Location {
@@ -97,23 +100,34 @@ impl XmlFormat {
 struct XmlRecord<'r> {
     format: &'r XmlFormat,
     root: &'r Element,
+    /// What each slot finds in the message: searched once, not for each record.
+    of_message: &'r [OnceCell<Option<String>>],
     item: &'r Element,
 }
 
+impl XmlRecord<'_> {
+    fn of_message(&self, slot: usize) -> Option<&str> {
+        let find = || text(&self.format.slots[slot].path, self.root);
+        self.of_message[slot].get_or_init(find).as_deref()
+    }
+}
+
+/// The trimmed text of a path.
+fn text(path: &Path, from: &Element) -> Option<String> {
+    path.first_text(from).map(|text| text.trim().to_owned())
+}
+
 impl Record for XmlRecord<'_> {
-    fn value(&self, slot: usize) -> Result<Raw<'_>, Reason> {
-        let slot = &self.format.slots[slot];
-        let from = if slot.is_of_message {
-            self.root
-        } else {
-            self.item
+    fn value(&self, index: usize) -> Result<Raw<'_>, Reason> {
+        let slot = &self.format.slots[index];
+        let of_record = match slot.is_of_message {
+            true => None,
+            false => text(&slot.path, self.item).map(Cow::Owned),
         };
-        let found = slot.path.first_text(from);
-        let found = found.or_else(|| match slot.is_of_either {
-            true => slot.path.first_text(self.root),
+        let found = of_record.or_else(|| match slot.is_of_message || slot.is_of_either {
+            true => self.of_message(index).map(Cow::Borrowed),
             false => None,
         });
-        let trimmed = |text: Cow<'_, str>| text.trim().to_owned();
-        Ok(found.map_or(Raw::Missing, |text| Raw::Text(Cow::Owned(trimmed(text)))))
+        Ok(found.map_or(Raw::Missing, Raw::Text))
     }
 }

@@ -226,3 +226,40 @@ fn times_far_ahead_are_refused() {
         "{faults:?}"
     );
 }
+
+#[test]
+fn repeated_parts_of_a_message_are_bounded() {
+    let config = |records: &str| {
+        format!(
+            r#"
+format = {{ json = {{ each = "$.records[*]" }} }}
+[[stream]]
+name = "a"
+fields = [{records}]
+"#
+        )
+    };
+    let note = "x".repeat(100_000);
+    let body = format!(
+        r#"{{"note": "{note}", "records": [{}{{}}]}}"#,
+        "{},".repeat(999)
+    );
+    let bound = 16 * body.len() + (8 << 20);
+    let limit = format!("limit read_bytes of {bound} is exceeded");
+    let one = r#"{ name = "note", path = "$$.note", type = "text" }"#;
+    let (elements, faults) = decode(&config(one), body.as_bytes());
+    assert!(
+        elements.len() <= bound / note.len() + 1,
+        "{}",
+        elements.len()
+    );
+    assert!(faults[0].ends_with(&limit), "{faults:?}");
+    // A record that is too large counts, too.
+    let many: Vec<_> = (0..22)
+        .map(|it| format!(r#"{{ name = "f{it}", path = "$$.note", type = "text" }}"#))
+        .collect();
+    let (elements, faults) = decode(&config(&many.join(", ")), body.as_bytes());
+    assert!(elements.is_empty());
+    assert!(faults.len() < 20, "{}", faults.len());
+    assert!(faults.last().unwrap().ends_with(&limit), "{faults:?}");
+}

@@ -2,7 +2,7 @@
 
 use chappe_stream::Value;
 
-use crate::common::{decode, refused};
+use crate::common::{decode, refused, values};
 
 #[test]
 fn elements_and_attributes() {
@@ -40,4 +40,21 @@ fields = [{ name = "kg", path = "{urn:scale}Value", type = "double", required = 
         ["record 2: scale.{site}: field \"kg\": \"x\" is not of type double"]
     );
     assert!(refused(config, b"<a><b></a>").starts_with("message, byte"));
+}
+
+#[test]
+fn a_path_of_the_message_is_searched_once_for_all_records() {
+    let config = r#"
+format = { xml = { each = "R" } }
+[[stream]]
+name = "a"
+fields = [{ name = "v", path = "//last", type = "integer" }]
+"#;
+    let body = format!("<m>{}<last> 7 </last></m>", "<R/>".repeat(32_000));
+    let start = std::time::Instant::now();
+    let found = values(config, body.as_bytes());
+    assert_eq!(found.len(), 32_000);
+    assert_eq!(found[0], [Value::Integer(7)]);
+    // Searched for each record, this takes a billion steps.
+    assert!(start.elapsed().as_secs() < 8, "{:?}", start.elapsed());
 }

@@ -252,11 +252,17 @@ fn output_schema(
 ) -> Result<StreamSchema, DescriptorError> {
     let fault = DescriptorFault::Value;
     let start = raw.span().start;
+    let raw = raw.into_inner();
+    if raw.len() > FIELDS_MAX {
+        let message = format!("the output has {} fields, above {FIELDS_MAX}", raw.len());
+        return Err(place.error(fault, start, "output.field", message, None));
+    }
+    let mut starts = Vec::with_capacity(raw.len());
     let mut schema = StreamSchema {
         fields: Vec::new(),
         key,
     };
-    for (index, raw) in raw.into_inner().into_iter().enumerate() {
+    for (index, raw) in raw.into_iter().enumerate() {
         let at = raw.span().start;
         let raw = raw.into_inner();
         let name = format!("output.field[{index}].name");
@@ -279,9 +285,12 @@ fn output_schema(
             observed_property: raw.observed_property,
             description: raw.description,
         });
-        if let Err(error @ SchemaError::Name(_)) = schema.check_names() {
-            return Err(place.error(fault, at, name, error.to_string(), None));
-        }
+        starts.push(at);
+    }
+    if let Some(index) = schema.wrong_name() {
+        let error = SchemaError::Name(schema.fields[index].name.clone());
+        let name = format!("output.field[{index}].name");
+        return Err(place.error(fault, starts[index], name, error.to_string(), None));
     }
     if schema.fields.is_empty() {
         let message = "the output has no fields";
@@ -344,6 +353,9 @@ fn duration(text: &str) -> Result<Duration, String> {
         )),
     }
 }
+
+/// Most fields of an output: a bound on the work of a file.
+const FIELDS_MAX: usize = 1_000;
 
 /// The largest number of elements between two evaluations.
 pub(super) const COUNT_MAX: usize = 1_000_000;

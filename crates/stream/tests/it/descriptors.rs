@@ -274,6 +274,28 @@ fn an_error_is_one_line_that_editors_understand() {
 }
 
 #[test]
+fn the_fields_of_an_output_are_bounded() {
+    let fields = |count: usize| {
+        let field = |it| format!("[[output.field]]\nname = \"f{it}\"\ntype = \"double\"\n");
+        (0..count).map(field).collect::<String>()
+    };
+    let head = GOOD.split_once("[[output.field]]").unwrap().0;
+    let parse = |text: &str| Descriptor::parse("x.toml", &format!("{head}{text}"));
+    assert_eq!(
+        parse(&fields(1_000)).unwrap().output.schema.fields.len(),
+        1_000
+    );
+    let error = parse(&fields(1_001)).unwrap_err();
+    assert_eq!(error.key, "output.field");
+    assert!(
+        error.to_string().contains("1001 fields, above 1000"),
+        "{error}"
+    );
+    let repeated = fields(3).replace("f2", "f1");
+    assert_eq!(parse(&repeated).unwrap_err().key, "output.field[2].name");
+}
+
+#[test]
 fn the_json_schema_knows_every_key() {
     let schema = descriptor_json_schema();
     let text = schema.to_value().to_string();
