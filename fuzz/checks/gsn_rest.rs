@@ -2,7 +2,7 @@
 
 use chappe_gsn::exchange::Progress;
 use chappe_gsn::mapping;
-use chappe_gsn::rest::{Pull, read_answer, read_token};
+use chappe_gsn::rest::{Pull, Taken, read_answer, read_token};
 use chappe_stream::Timestamp;
 
 use crate::bounds::Bound;
@@ -29,8 +29,8 @@ fn check_unbounded(data: &[u8]) {
     let schema = mapping::schema(&answer.fields).ok();
     let mut pull = Pull::new(Progress::default(), 0);
     while let Some(row) = answer.next() {
-        let is_new = pull.take(&row, NOW_MS) == Ok(true);
-        assert_ne!(pull.take(&row, NOW_MS), Ok(true));
+        let is_new = pull.take(&row, NOW_MS) == Ok(Taken::New);
+        assert_ne!(pull.take(&row, NOW_MS), Ok(Taken::New));
         if let Ok(element) = &row.element {
             assert_eq!(element.values.len(), answer.fields.len());
             assert_eq!(Some(element.timed_ms), row.timed_ms);
