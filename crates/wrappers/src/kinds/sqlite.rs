@@ -4,13 +4,15 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chappe_stream::{DescriptorError, Timestamp};
 use rusqlite::types::{Value as Cell, ValueRef};
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
@@ -29,6 +31,10 @@ const FORMAT: u8 = 1;
 const ROWS_MAX: usize = 1_000;
 /// Time to wait for a writer.
 const BUSY_TIME: Duration = Duration::from_secs(5);
+/// Longest time of a look at the table; reason: a view of the database may compute without end.
+const LOOK_TIME: Duration = Duration::from_secs(300);
+/// Instructions of SQLite between two looks at the time.
+const INSTRUCTIONS: i32 = 10_000;
 
 /// The kind.
 pub(crate) const WRAPPER: WrapperKind = WrapperKind {
@@ -82,6 +88,7 @@ fn open(opening: WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError> {
         settings(file).map_err(|error| WrapperError::settings(error.to_string()))?;
     let cursor = opening.mark.as_ref().map(read_mark).transpose()?;
     let poll = Duration::from_millis(settings.poll_ms);
+    let has_ended = Arc::<AtomicBool>::default();
     let reader = Reader {
         path: file.path(&settings.path),
         statement: statement(&settings, cursor.is_some()),
@@ -89,9 +96,12 @@ fn open(opening: WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError> {
         decoder,
         cursor,
         connection: None,
+        has_ended: has_ended.clone(),
+        until: Arc::default(),
     };
     Ok(Box::new(SqliteWrapper {
         stage: Stage::Idle(Some(Box::new(reader))),
+        has_ended,
         poll,
         look_at: None,
         condition: opening.condition,
@@ -158,6 +168,8 @@ fn read_mark(mark: &Mark) -> Result<Cursor, WrapperError> {
 
 struct SqliteWrapper {
     stage: Stage,
+    /// Ends a query that runs.
+    has_ended: Arc<AtomicBool>,
     poll: Duration,
     /// When to look at the table again.
     look_at: Option<Instant>,
@@ -180,6 +192,12 @@ enum Stage {
     Idle(Option<Box<Reader>>),
     /// One that may block on the disk.
     Reading(JoinHandle<(Box<Reader>, Result<Look, WrapperError>)>),
+}
+
+impl Drop for SqliteWrapper {
+    fn drop(&mut self) {
+        self.has_ended.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Wrapper for SqliteWrapper {
@@ -240,6 +258,26 @@ struct Reader {
     cursor: Option<Cursor>,
     /// The open database, and the file that it is.
     connection: Option<(Connection, FileId)>,
+    has_ended: Arc<AtomicBool>,
+    /// When the query is interrupted.
+    until: Arc<Mutex<Option<Instant>>>,
+}
+
+/// Only a file is opened: a pipe would wait for a writer.
+fn check_kind(path: &Path) -> Result<(), WrapperError> {
+    match fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() => {
+            let text = format!("{} is not a regular file", path.display());
+            Err(WrapperError::peer(text))
+        }
+        // SQLite names the other faults.
+        _ => Ok(()),
+    }
+}
+
+fn is_past(until: &Mutex<Option<Instant>>) -> bool {
+    let until = *until.lock().unwrap_or_else(PoisonError::into_inner);
+    until.is_some_and(|until| Instant::now() >= until)
 }
 
 /// Device and number of a file.
@@ -251,6 +289,12 @@ fn file_id(path: &Path) -> io::Result<FileId> {
 }
 
 impl Reader {
+    /// Lets queries run for this time.
+    fn bound(&self, time: Duration) {
+        let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        *until = Some(Instant::now() + time);
+    }
+
     /// The database as its path names it now.
     fn connect(&mut self, lost: &mut Vec<Lost>) -> Result<(Connection, FileId), WrapperError> {
         let path = self.path.display();
@@ -268,22 +312,35 @@ impl Reader {
             }),
             None => {}
         }
+        check_kind(&self.path)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection =
+        let mut connection =
             Connection::open_with_flags(&self.path, flags).map_err(|error| failed(&error))?;
         connection
             .busy_timeout(BUSY_TIME)
+            .map_err(|error| failed(&error))?;
+        let (has_ended, until) = (self.has_ended.clone(), self.until.clone());
+        let is_over = move || has_ended.load(Ordering::Relaxed) || is_past(&until);
+        connection
+            .progress_handler(INSTRUCTIONS, Some(is_over))
             .map_err(|error| failed(&error))?;
         // A file that was replaced since is noticed at the next look.
         Ok((connection, named))
     }
 
     fn read(&mut self, now: Timestamp) -> Result<Look, WrapperError> {
+        self.bound(LOOK_TIME);
         let mut look = Look::default();
         let (connection, file) = self.connect(&mut look.batch.lost)?;
         let path = self.path.display().to_string();
-        let failed =
-            |error: rusqlite::Error| WrapperError::peer(format!("cannot read {path}: {error}"));
+        let failed = |error: rusqlite::Error| {
+            WrapperError::peer(match error.sqlite_error_code() {
+                Some(ErrorCode::OperationInterrupted) => {
+                    format!("cannot read {path}: the query took more than {LOOK_TIME:?}")
+                }
+                _ => format!("cannot read {path}: {error}"),
+            })
+        };
         let mut prepared = connection.prepare_cached(&self.statement).map_err(failed)?;
         let cursor = self.cursor.as_ref().map(Cursor::cell);
         let mut rows = match &cursor {
@@ -462,6 +519,42 @@ mod tests {
         assert_eq!(integers(&wrapper.next().await.unwrap()), [2]);
         database.execute("INSERT INTO t VALUES (4, 4)", []).unwrap();
         assert_eq!(integers(&wrapper.next().await.unwrap()), [4]);
+    }
+
+    #[test]
+    fn a_query_without_end_ends_with_its_wrapper() {
+        let directory = tempfile::tempdir().unwrap();
+        let database = Connection::open(directory.path().join("plant.db")).unwrap();
+        let view = "CREATE VIEW v AS WITH RECURSIVE r(id) AS
+             (SELECT 1 UNION ALL SELECT id + 1 FROM r) SELECT id FROM r WHERE id < 0;";
+        database.execute_batch(view).unwrap();
+        let text = "kind = \"sqlite\"\npath = \"plant.db\"\ntable = \"v\"\ncursor = \"id\"\n\
+             [[stream]]\nname = \"a\"\nfields = [{ name = \"id\", type = \"integer\" }]\n";
+        let file = wrapper_file_in(directory.path(), text);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let mut wrapper = open_in(&file, None);
+        let waiting =
+            async { tokio::time::timeout(Duration::from_millis(200), wrapper.next()).await };
+        assert!(runtime.block_on(waiting).is_err());
+        drop(wrapper);
+        let start = Instant::now();
+        runtime.shutdown_timeout(Duration::from_secs(20));
+        assert!(start.elapsed() < Duration::from_secs(15));
+    }
+
+    #[tokio::test]
+    async fn a_pipe_is_not_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("plant.db");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let text = "kind = \"sqlite\"\npath = \"plant.db\"\ntable = \"v\"\ncursor = \"id\"\n\
+             [[stream]]\nname = \"a\"\nfields = [{ name = \"id\", type = \"integer\" }]\n";
+        let file = wrapper_file_in(directory.path(), text);
+        let error = open_in(&file, None).next().await.err().unwrap().to_string();
+        assert!(error.ends_with("is not a regular file"), "{error}");
     }
 
     #[test]

@@ -26,6 +26,8 @@ const STOP_TIME: Duration = Duration::from_secs(3);
 const TERM_TIME: Duration = Duration::from_secs(2);
 /// Time to read the rest of standard error once the program has ended.
 const ERRORS_TIME: Duration = Duration::from_millis(500);
+/// Bytes of standard output that are read after the end of the program; reason: a descendant may go on printing.
+const REST_BYTES_MAX: usize = 1 << 20;
 /// Bytes of standard output that are read ahead while the program is written to.
 const UNREAD_BYTES_MAX: usize = 8 << 20;
 
@@ -114,6 +116,8 @@ pub(super) struct Process {
     /// `None` once it is not read any more.
     output: Option<ChildStdout>,
     has_output_ended: bool,
+    /// Bytes that may still be read, once the program has ended.
+    rest_bytes: Option<usize>,
     /// Its standard output as far as it has arrived.
     pub(super) lines: Lines,
     notes: Notes,
@@ -179,6 +183,7 @@ impl Process {
             input: Input::Open(input),
             output: Some(output),
             has_output_ended: false,
+            rest_bytes: None,
             lines: Lines::default(),
             notes: notes.clone(),
             errors: kept,
@@ -186,7 +191,8 @@ impl Process {
         })
     }
 
-    /// Waits until more bytes of standard output have arrived; false: it has ended. Dropping the future
+    /// Waits until more bytes of standard output have arrived; false: it has ended, or the program has and
+    /// the pipe, which a descendant may keep open, gives nothing more. Dropping the future
     /// loses nothing.
     ///
     /// # Errors
@@ -199,9 +205,28 @@ impl Process {
             let Some(output) = &mut self.output else {
                 return Ok(false);
             };
-            let read = output.read_buf(self.lines.room()).await;
+            let mut read = None;
+            if self.rest_bytes.is_none() {
+                tokio::select! {
+                    biased;
+                    got = output.read_buf(self.lines.room()) => read = Some(got),
+                    () = exit(&mut self.child) => self.rest_bytes = Some(REST_BYTES_MAX),
+                }
+            }
+            let read = match (read, self.rest_bytes) {
+                (Some(read), _) => read,
+                (None, Some(0)) => Ok(0),
+                (None, _) => {
+                    let rest = output.read_buf(self.lines.room());
+                    let rest = tokio::time::timeout(ERRORS_TIME, rest).await;
+                    rest.unwrap_or(Ok(0))
+                }
+            };
             let read = read.map_err(|error| WrapperError::peer(format!("cannot read: {error}")))?;
             self.has_output_ended = read == 0;
+            if let Some(rest) = &mut self.rest_bytes {
+                *rest = rest.saturating_sub(read);
+            }
             if read > 0 {
                 return Ok(true);
             }
@@ -355,6 +380,15 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         self.signal(Signal::SIGKILL);
+    }
+}
+
+/// Waits for the end of the program.
+async fn exit(child: &mut Option<Child>) {
+    match child {
+        // An error: the system does not know it any more.
+        Some(child) => drop(child.wait().await),
+        None => std::future::pending().await,
     }
 }
 

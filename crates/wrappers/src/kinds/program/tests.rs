@@ -529,3 +529,18 @@ async fn the_exporter_in_c_stores_elements() {
     let stored = std::fs::read_to_string(directory.path().join("elements.jsonl")).unwrap();
     assert_eq!(stored.lines().count(), 4, "{stored}");
 }
+
+#[tokio::test]
+async fn the_end_of_the_program_counts_although_a_descendant_keeps_its_output() {
+    let script = "echo '{\"celsius\":20}'\nsleep 60 &\nexit 3\n";
+    let keys = "output = \"elements\"\nformat = { json = {} }";
+    let (_directory, mut wrapper) = wrapper(keys, script, None);
+    let batch = wrapper.next().await.unwrap();
+    assert_eq!(batch.parts[0].elements[0].values, [Value::Double(20.0)]);
+    let next = tokio::time::timeout(Duration::from_secs(30), wrapper.next());
+    let error = next.await.expect("the program has ended").err().unwrap();
+    assert!(
+        error.to_string().contains("ended with exit code 3"),
+        "{error}"
+    );
+}
