@@ -149,6 +149,12 @@ impl Connection {
         matches!(self.state, State::Ready(_))
     }
 
+    /// Received bytes that are no complete message yet.
+    #[must_use]
+    pub fn unfinished_bytes(&self) -> usize {
+        self.buffer.len() + self.partial_bytes
+    }
+
     /// The subscriptions of the peer.
     #[must_use]
     pub const fn subscriptions(&self) -> &Subscriptions {

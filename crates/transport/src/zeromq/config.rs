@@ -203,6 +203,14 @@ pub struct Limits {
     pub connections: usize,
     /// Connections of one peer (an IPv4 address or an IPv6 /64). Default 256.
     pub connections_per_address: usize,
+    /// Whether the connection that sent no message for longest ends for a new one when there are too many. Default:
+    /// false.
+    pub displaces_idle: bool,
+    /// Time of a peer to end a message that it has begun, for connections that are split. Default: none.
+    pub message_time: Option<Duration>,
+    /// Bytes of unfinished messages of all connections of a listening socket, above 64 KiB for each. A connection
+    /// beyond them ends. Default: no bound.
+    pub unfinished_bytes: Option<usize>,
     /// New connections a second from one peer, with a burst of one second. Default 100; further ones are closed at
     /// once, so that handshakes cannot use up the processor.
     pub handshakes_per_address_per_s: u32,
@@ -238,6 +246,9 @@ impl Default for Limits {
             handshake_command_bytes: zmtp.handshake_command_bytes,
             connections: 1_024,
             connections_per_address: 256,
+            displaces_idle: false,
+            message_time: None,
+            unfinished_bytes: None,
             handshakes_per_address_per_s: 100,
             handshakes_per_s: 1_000,
             send_messages: 1_000,

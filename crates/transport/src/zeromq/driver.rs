@@ -18,6 +18,7 @@ use chappe_zmtp::{Command, Config, Connection as Zmtp, Event, Message};
 use tokio::io::{AsyncRead as _, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::hold::Hold;
 use super::queue::{Cost, Queue};
 use super::{Error, Limits, Peer, Security};
 use crate::{Alarm, Clock};
@@ -138,6 +139,7 @@ pub(super) struct Driver {
     fed_bytes: usize,
     deadline: Option<chappe_machine::Instant>,
     alarm: Alarm,
+    hold: Hold,
 }
 
 impl Driver {
@@ -165,6 +167,7 @@ impl Driver {
             fed_bytes: 0,
             deadline: None,
             alarm: Alarm::new(),
+            hold: Hold::default(),
         };
         driver.input(Input::Timeout);
         loop {
@@ -201,6 +204,11 @@ impl Driver {
                 () = sleep_until(clock, deadline) => driver.input(Input::Timeout),
             }
         }
+    }
+
+    /// Bounds what it holds from now on.
+    pub(super) fn bound(&mut self, hold: Hold) {
+        self.hold = hold;
     }
 
     // -- run by the awaiting task --
@@ -363,7 +371,7 @@ impl Driver {
                     true => self.encode(&mut batch),
                     false => return Ok(Error::Closed),
                 },
-                () = shared.incoming.room(wanted), if !reading => {}
+                () = shared.incoming.room(wanted), if !reading => self.hold.resume(clock.now()),
                 // A peer that is not read from does not count as silent.
                 () = sleep_until(clock, deadline), if reading => {
                     self.input(Input::Timeout);
@@ -446,13 +454,23 @@ impl Driver {
         let (write, events) = (&mut self.write, &mut self.events);
         let write_bytes = &mut self.write_bytes;
         let now = self.clock.now();
-        self.deadline = drain(&mut self.machine, now, input, |output| match output {
+        let mut has_message = false;
+        let deadline = drain(&mut self.machine, now, input, |output| match output {
             Output::Transmit(bytes) => {
                 *write_bytes += bytes.len();
                 write.push_back(bytes);
             }
-            Output::Event(event) => events.push_back(event),
+            Output::Event(event) => {
+                has_message |= matches!(event, Event::Message(_));
+                events.push_back(event);
+            }
         });
+        let unfinished = self.machine.unfinished_bytes();
+        if let Some(error) = self.hold.update(unfinished, has_message, now) {
+            self.events.push_back(Event::Failed(error));
+        }
+        let held_until = self.hold.deadline();
+        self.deadline = deadline.into_iter().chain(held_until).min();
     }
 
     /// Waits until something was read, or can be written. Cancel-safe.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use chappe_machine::Instant;
@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::driver::{self, Driver};
+use super::hold::{Budget, Hold};
 use super::{Endpoint, Error, Limits, Peer, Security};
 use crate::http::{Place, Places, Taking, neighbourhood};
 use crate::{Clock, Drops, Hop};
@@ -61,6 +62,9 @@ impl Listener {
             config: driver::config(socket_type, security, limits),
             places: Places::new(limits.connections, limits.connections_per_address),
             pace: Pace::new(limits),
+            displaces_idle: limits.displaces_idle,
+            message_time: limits.message_time,
+            budget: limits.unfinished_bytes.map(Budget::new),
             drops,
             serve,
         };
@@ -85,6 +89,9 @@ struct Accepting<S> {
     config: Config,
     places: Arc<Places>,
     pace: Pace,
+    displaces_idle: bool,
+    message_time: Option<Duration>,
+    budget: Option<Arc<Budget>>,
     drops: Drops,
     serve: S,
 }
@@ -140,9 +147,16 @@ impl<S: Serve> Accepting<S> {
                 return wait;
             }
         };
+        let place = Arc::new(place);
+        let is_idle = self.displaces_idle;
+        let shown = match is_idle {
+            true => Arc::downgrade(&place),
+            false => Weak::new(),
+        };
+        let hold = Hold::new(self.message_time, self.budget.clone(), shown);
         let (config, serve, drops) = (self.config.clone(), self.serve.clone(), self.drops.clone());
         connections.spawn(async move {
-            let error = attend(stream, peer, config, &place, serve).await;
+            let error = attend(stream, peer, config, &place, hold, is_idle, serve).await;
             note(&drops, peer, &error);
         });
         wait
@@ -154,6 +168,8 @@ async fn attend(
     address: SocketAddr,
     config: Config,
     place: &Place,
+    hold: Hold,
+    displaces_idle: bool,
     serve: impl Serve,
 ) -> Error {
     let handshake = async {
@@ -163,10 +179,18 @@ async fn attend(
         }
     };
     match handshake.await {
-        Ok((driver, peer)) => {
-            // From here on it is never displaced.
-            place.is_answered();
-            serve.serve(driver, peer).await
+        Ok((mut driver, peer)) => {
+            driver.bound(hold);
+            if displaces_idle {
+                place.waits();
+            } else {
+                // From here on it is never displaced.
+                place.is_answered();
+            }
+            tokio::select! {
+                error = serve.serve(driver, peer) => error,
+                () = place.displaced() => Error::Displaced { peer: address },
+            }
         }
         Err(error) => error,
     }

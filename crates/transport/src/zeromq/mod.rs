@@ -35,6 +35,7 @@ mod config;
 mod connection;
 mod driver;
 mod error;
+mod hold;
 mod listener;
 mod proxy;
 mod publisher;

@@ -150,3 +150,38 @@ async fn a_peer_that_never_pauses_does_not_starve_others() {
     flood.abort();
     taking.abort();
 }
+
+#[tokio::test]
+async fn idle_connections_and_messages_without_end_give_way() {
+    let drops = Drops::default();
+    let limits = Limits {
+        connections_per_address: 2,
+        displaces_idle: true,
+        message_time: Some(Duration::from_millis(500)),
+        ..Limits::default()
+    };
+    let (mut router, endpoint, address) = router(limits.clone(), &drops).await;
+    let connect = || Dealer::connect(&endpoint, Security::Null, limits.clone());
+    let (active, at_active) = tokio::join!(connect(), router.accept());
+    let (mut active, at_active) = (active.unwrap(), at_active.unwrap());
+    let (_idle, at_idle) = tokio::join!(connect(), router.accept());
+    let (_sender, mut at_active) = at_active.split();
+    active.send("first").await.unwrap();
+    assert_eq!(at_active.recv().await.unwrap().first(), "first");
+    // The idle connection ends for one more, although the active one is older.
+    let (newcomer, at_newcomer) = tokio::join!(connect(), router.accept());
+    let (newcomer, _at_newcomer) = (newcomer.unwrap(), at_newcomer.unwrap());
+    assert!(at_idle.unwrap().recv().await.is_err());
+    active.send("second").await.unwrap();
+    assert_eq!(at_active.recv().await.unwrap().first(), "second");
+    drop(newcomer);
+    // A frame of a mebibyte of which a part arrives.
+    let mut endless = TcpStream::connect(&address).await.unwrap();
+    endless.write_all(&HELLO.concat()).await.unwrap();
+    let (_sender, mut at_endless) = router.accept().await.unwrap().split();
+    let head = [&[0x02][..], &(1_u64 << 20).to_be_bytes(), b"a part"].concat();
+    endless.write_all(&head).await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(20), at_endless.recv()).await;
+    let error = ended.expect("it ends").unwrap_err();
+    assert!(error.to_string().contains("message_time_s"), "{error}");
+}

@@ -36,8 +36,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const FRAMES_MAX: usize = 256;
 /// Their bytes; one frame always fits.
 const FRAME_BYTES_MAX: u32 = 16 << 20;
-/// Connections of one address; reason: each can hold a frame of 16 MiB that never ends.
+/// Connections of one address; for one more, the connection that sent nothing for longest ends.
 const CONNECTIONS_PER_ADDRESS: usize = 32;
+/// Time to send a frame that has begun.
+const FRAME_TIME: Duration = Duration::from_secs(60);
+/// Bytes of unfinished frames over all connections, above 64 KiB for each.
+const UNFINISHED_BYTES_MAX: usize = 64 << 20;
 /// How far ahead of this node's clock the time of an element may be to count as how far the server was read, in
 /// milliseconds. Five minutes, as for the elements of other kinds: clocks that are set by hand.
 const AHEAD_MS: i64 = 300_000;
@@ -320,6 +324,9 @@ impl Wrapper for Receiver {
                 let drops = self.drops.clone();
                 let limits = Limits {
                     connections_per_address: CONNECTIONS_PER_ADDRESS,
+                    displaces_idle: true,
+                    message_time: Some(FRAME_TIME),
+                    unfinished_bytes: Some(UNFINISHED_BYTES_MAX),
                     receive_bytes: 1 << 20,
                     ..limits()
                 };
