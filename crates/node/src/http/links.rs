@@ -1,6 +1,6 @@
 //! Links in both directions: this node's own links, and the peers that read here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -267,8 +267,8 @@ pub(super) async fn dead_letters(
 #[serde(deny_unknown_fields)]
 #[schema(as = DeadLetterNumbers)]
 pub(crate) struct LetterNumbers {
-    /// Their numbers; without this, all dead letters.
-    pub(super) numbers: Option<Vec<u64>>,
+    /// Their numbers, each once; without this, all dead letters.
+    pub(super) numbers: Option<BTreeSet<u64>>,
 }
 
 /// An action on dead letters.

@@ -370,7 +370,10 @@ impl LetterResult {
 /// The selected numbers, or those of all letters.
 fn numbers(letters: &DeadLetters, selection: LetterNumbers) -> Vec<u64> {
     let all = || letters.numbers(0, usize::MAX);
-    selection.numbers.unwrap_or_else(all)
+    let selected = selection
+        .numbers
+        .map(|numbers| numbers.into_iter().collect());
+    selected.unwrap_or_else(all)
 }
 
 fn unknown_verb(verb: &str) -> Problem {

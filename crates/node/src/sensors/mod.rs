@@ -10,6 +10,7 @@ mod facts;
 mod files;
 mod follow;
 mod inline;
+mod interrupt;
 mod output;
 mod progress;
 mod run;

@@ -36,6 +36,7 @@ use super::dropped::Dropped;
 use super::facts;
 use super::follow::next_batch;
 use super::inline;
+use super::interrupt::Interrupting;
 use super::progress::Progress;
 use super::table::{Bound, Event, Sensor, SensorError, SensorState, Source};
 use crate::catalogue::{self, Entry, FULL_PAUSE};
@@ -631,14 +632,23 @@ impl Running {
         if inputs.iter().any(is_command) {
             self.slow_evaluations = 0;
         }
+        // If the sensor ends, nobody waits for this.
+        let interrupting = Interrupting::default();
+        let computation = interrupting.computation();
         let computed = tokio::task::spawn_blocking(move || {
             let mut events = Vec::new();
             for input in inputs {
+                if !computation.begin(&machine) {
+                    break;
+                }
                 evaluate(&mut machine, Clock::process().now(), input, &mut events);
             }
+            computation.end();
             (machine, events)
         });
-        match computed.await {
+        let computed = computed.await;
+        drop(interrupting);
+        match computed {
             Ok((machine, computed)) => {
                 self.show_plan(&machine);
                 self.machine = Some(machine);

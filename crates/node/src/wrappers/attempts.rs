@@ -1,6 +1,8 @@
 //! The attempts of a wrapper or an exporter to run: why one ended, and when the next begins.
 
-use chappe_log::Error;
+use std::time::Duration;
+
+use chappe_log::{Error, Health};
 use chappe_stream::StoreError;
 use chappe_wrappers::WrapperError;
 use tokio::sync::watch;
@@ -9,6 +11,9 @@ use super::pause::Pause;
 use super::table::{Handle, PeerState, Row, Table};
 use crate::notices::NoticeKind;
 use crate::shared::App;
+
+/// Time between two looks whether a full disk has room.
+const ROOM_PERIOD: Duration = Duration::from_millis(250);
 
 /// Why it ended.
 pub(super) enum End {
@@ -88,10 +93,26 @@ impl Attempts {
         is_new.then_some(reason)
     }
 
-    /// Waits for the next attempt; true if `stop` became true.
-    pub(super) async fn wait(&mut self, stop: &mut watch::Receiver<bool>) -> bool {
+    /// Waits for the next attempt after this `end`; true if `stop` became true. After a full disk it does not wait
+    /// longer than until there is room: peers that repeat nothing go on sending.
+    pub(super) async fn wait(
+        &mut self,
+        app: &App,
+        end: &End,
+        stop: &mut watch::Receiver<bool>,
+    ) -> bool {
+        let log = &app.storage.log;
+        let waiting = async {
+            if matches!(end, End::Storage(_)) && log.health() == Health::Full {
+                while log.health() == Health::Full {
+                    tokio::time::sleep(ROOM_PERIOD).await;
+                }
+            } else {
+                tokio::time::sleep(self.pause.next()).await;
+            }
+        };
         tokio::select! {
-            () = tokio::time::sleep(self.pause.next()) => false,
+            () = waiting => false,
             _ = stop.wait_for(|stop| *stop) => true,
         }
     }

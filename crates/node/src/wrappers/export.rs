@@ -4,7 +4,7 @@
 //! after a crash at most one batch is passed again, and an exporter whose peer can tell how far it came
 //! passes none. Of an exporter that keeps several batches on their way, it is stored a few times a second.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chappe_links::{DeadLetters, Message, PeerLetter};
@@ -32,6 +32,8 @@ const TRIM_STEP: u64 = 256;
 /// Time between two stored cursors of an exporter that keeps several batches on their way; reason: after a crash,
 /// elements delivered within it are passed again.
 const KEEP_PERIOD: Duration = Duration::from_millis(200);
+/// Time between two looks at the age of the cursor's record.
+const REFRESH_PERIOD: Duration = Duration::from_secs(1);
 /// Time for the last cursor when an exporter ends.
 const END_TIME: Duration = Duration::from_secs(5);
 
@@ -40,20 +42,36 @@ pub(super) async fn run(
     app: App,
     file: Arc<ExporterFile>,
     letters: Arc<DeadLetters>,
+    stop: watch::Receiver<bool>,
+) {
+    let newest = Arc::<Newest>::default();
+    tokio::select! {
+        () = attempt(&app, file, letters, &newest, stop) => {}
+        // Also while the peer is gone.
+        () = newest.refresh(&app) => {}
+    }
+}
+
+/// Runs an exporter until `stop` becomes true; notes the newest record of its cursor.
+async fn attempt(
+    app: &App,
+    file: Arc<ExporterFile>,
+    letters: Arc<DeadLetters>,
+    newest: &Arc<Newest>,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut attempts = Attempts::default();
     let missed = Missed::default();
-    let notes = notes(&app, &file.name);
+    let notes = notes(app, &file.name);
     loop {
         let mut has_written = false;
-        let shared = (&missed, &notes);
-        let end = export(&app, &file, &letters, shared, &mut has_written, &mut stop).await;
+        let shared = (newest, &missed, &notes);
+        let end = export(app, &file, &letters, shared, &mut has_written, &mut stop).await;
         let Err(end) = end else { break };
-        attempts.ended(&app, &app.exporters, &file.name, &end, has_written);
+        attempts.ended(app, &app.exporters, &file.name, &end, has_written);
         app.exporters
             .update(&file.name, |row| row.peer.restarts += 1);
-        if attempts.wait(&mut stop).await {
+        if attempts.wait(app, &end, &mut stop).await {
             break;
         }
     }
@@ -64,13 +82,13 @@ async fn export(
     app: &App,
     file: &Arc<ExporterFile>,
     letters: &Arc<DeadLetters>,
-    (missed, notes): (&Missed, &Notes),
+    (newest, missed, notes): (&Arc<Newest>, &Missed, &Notes),
     has_written: &mut bool,
     stop: &mut watch::Receiver<bool>,
 ) -> Result<(), End> {
     let invalid = |error: chappe_stream::DescriptorError| WrapperError::settings(error.to_string());
     let kind = file.kind().map_err(invalid)?;
-    let mut cursor = Cursor::open(app, &file.name).await?;
+    let mut cursor = Cursor::open(app, &file.name, newest).await?;
     let mut exporter = (kind.open)(ExporterOpening {
         file,
         notes: notes.clone(),
@@ -265,6 +283,7 @@ impl Exporting {
     /// Updates what the node shows.
     fn show(&self) {
         let streams = self.reading.shown(&self.cursor.positions);
+        self.letters.forget_removed();
         let letters = self.letters.count();
         self.app.exporters.update(&self.file.name, |row| {
             let waits = streams
@@ -303,9 +322,84 @@ fn count_until(batch: &Batch, reached: &[(String, Position)]) -> u64 {
     batch.parts.iter().map(count).sum()
 }
 
+/// The newest record of an exporter's cursor.
+#[derive(Default)]
+struct Newest(Mutex<Option<NewestRecord>>);
+
+struct NewestRecord {
+    stream: Stream,
+    bytes: Vec<u8>,
+    /// The bytes that the log had written when it was appended; 0 for one of an earlier run of the node.
+    written: u64,
+}
+
+impl Newest {
+    fn lock(&self) -> MutexGuard<'_, Option<NewestRecord>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a record that was read.
+    fn note(&self, stream: &Stream, bytes: Vec<u8>) {
+        let (mut newest, stream) = (self.lock(), stream.clone());
+        if newest.as_ref().is_none_or(|known| known.bytes != bytes) {
+            let written = 0;
+            *newest = Some(NewestRecord {
+                stream,
+                bytes,
+                written,
+            });
+        }
+    }
+
+    /// Appends a record.
+    fn append(&self, stream: &Stream, bytes: Vec<u8>, written: u64) -> Result<Appended, Error> {
+        let mut newest = self.lock();
+        let appended = stream.append(records(&bytes))?;
+        let stream = stream.clone();
+        *newest = Some(NewestRecord {
+            stream,
+            bytes,
+            written,
+        });
+        Ok(appended)
+    }
+
+    /// Appends the newest record again whenever the log has written a segment since: the size limit removes old
+    /// segments, and an exporter may have nothing to do for long. Runs for ever.
+    async fn refresh(&self, app: &App) {
+        let mut tick = tokio::time::interval(REFRESH_PERIOD);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            let written = app.storage.log.counters().bytes;
+            let mut newest = self.lock();
+            let Some(newest) = newest.as_mut() else {
+                continue;
+            };
+            if written.saturating_sub(newest.written) < app.config.log.segment_bytes {
+                continue;
+            }
+            // If the log refuses it, it is tried again.
+            if let Ok(appended) = newest.stream.append(records(&newest.bytes)) {
+                drop(appended);
+                newest.written = written;
+            }
+        }
+    }
+}
+
+/// One record of a cursor.
+fn records(bytes: &[u8]) -> Records {
+    let mut records = Records::with_capacity(1, bytes.len());
+    records.push(0, bytes);
+    records
+}
+
 /// The stored cursor of an exporter.
 struct Cursor {
+    app: App,
     stream: Stream,
+    newest: Arc<Newest>,
     positions: Positions,
     /// Whether they changed since they were appended.
     is_changed: bool,
@@ -316,7 +410,7 @@ struct Cursor {
 
 impl Cursor {
     /// Reads the cursor of the exporter `name`.
-    async fn open(app: &App, name: &str) -> Result<Self, StoreError> {
+    async fn open(app: &App, name: &str, shared: &Arc<Newest>) -> Result<Self, StoreError> {
         let (store, level) = (app.storage.log.clone(), app.config.log.level);
         let name = format!("exporter-progress/{name}");
         let opened = tokio::task::spawn_blocking(move || store.stream(&name, level, &[FORMAT]));
@@ -330,7 +424,12 @@ impl Cursor {
             Some(Some((&FORMAT, bytes))) => reading::decode(bytes),
             Some(_) => None,
         };
+        if let Some(record) = newest.last() {
+            shared.note(&stream, record.payload.clone());
+        }
         Ok(Self {
+            app: app.clone(),
+            newest: shared.clone(),
             positions: positions.ok_or_else(|| StoreError::Metadata(stream.name()))?,
             is_changed: false,
             under_way: None,
@@ -397,9 +496,8 @@ impl Cursor {
     fn append(&mut self) -> Result<Appended, Error> {
         let mut bytes = vec![FORMAT];
         bytes.extend(reading::encode(&self.positions));
-        let mut batch = Records::with_capacity(1, bytes.len());
-        batch.push(0, &bytes);
-        let appended = self.stream.append(batch)?;
+        let written = self.app.storage.log.counters().bytes;
+        let appended = self.newest.append(&self.stream, bytes, written)?;
         self.is_changed = false;
         Ok(appended)
     }

@@ -5,49 +5,12 @@ use std::sync::Arc;
 use chappe_links::{DeadLetters, LinkError, PeerLetter, RefusedElement};
 use chappe_stream::StreamElement;
 use chappe_wrappers::{Batch, StreamDefinition, WrapperFile, element_weight};
-use tokio::sync::OnceCell;
 
 use super::store::{self, DEAD_LETTER, PIECE_BYTES, check_size, refusal, stream_entity};
 use super::{WrapperHandle, wrapper_key};
 use crate::completeness::{Loss, LossKind};
 use crate::shared::{App, Shared};
 use crate::streams::StreamSpec;
-
-/// The dead letters of one name. A run shares them with the run before, whose requests may go on.
-#[derive(Default)]
-pub(crate) struct SharedLetters {
-    opened: OnceCell<Arc<DeadLetters>>,
-    /// Held while a dead letter is sent again.
-    resending: tokio::sync::Mutex<()>,
-}
-
-impl SharedLetters {
-    /// Opens the dead letters of a wrapper or an exporter, which reads the disk.
-    ///
-    /// # Errors
-    /// Why they cannot be read.
-    pub(super) async fn open(
-        &self,
-        app: &App,
-        name: String,
-        most: u64,
-    ) -> Result<Arc<DeadLetters>, String> {
-        let unreadable = |error| format!("cannot read the dead letters: {error}");
-        let interrupted = |_| "reading the dead letters was interrupted".to_owned();
-        let open = async {
-            let store = app.catalogue.store();
-            let open = move || DeadLetters::named(&store, &name, most);
-            let opened = tokio::task::spawn_blocking(open).await;
-            let letters = opened.map_err(interrupted)?.map_err(unreadable)?;
-            Ok::<_, String>(Arc::new(letters))
-        };
-        let letters = self.opened.get_or_try_init(|| open).await?.clone();
-        letters.set_most(most);
-        // The run before may have queued some.
-        letters.settled().await.map_err(unreadable)?;
-        Ok(letters)
-    }
-}
 
 /// An action on a dead letter failed.
 #[derive(Debug, thiserror::Error)]

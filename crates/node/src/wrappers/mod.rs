@@ -15,6 +15,7 @@ mod processing;
 mod progress;
 mod reading;
 mod run;
+mod shared_letters;
 mod store;
 mod table;
 
@@ -27,7 +28,8 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
 pub(crate) use key::{wrapper_key, wrapper_name};
-pub(crate) use letters::{LetterError, SharedLetters, discard, resend, shown};
+pub(crate) use letters::{LetterError, discard, resend, shown};
+pub(crate) use shared_letters::SharedLetters;
 pub(crate) use table::{
     Call, Exporter, ExporterHandle, Exporters, FileFault, Handle, InboxError, PeerState,
     PeerStatus, Row, Table, Wrapper, WrapperHandle, Wrappers,
@@ -217,7 +219,7 @@ fn start(
         );
         let file = Arc::new(file);
         let shared = app.wrappers.letters(&file.name);
-        match shared.open(&app, name, most).await {
+        match shared.open(app.catalogue.store(), name, most).await {
             Ok(letters) => {
                 let (calls, called) = mpsc::channel(CALLS_MAX);
                 let handle = WrapperHandle {
@@ -278,7 +280,7 @@ impl Described for ExporterFiles {
             let (name, most) = (format!("exporter/{}", file.name), file.keys.dead_letters);
             let file = Arc::new(file);
             let shared = app.exporters.letters(&file.name);
-            match shared.open(&app, name, most).await {
+            match shared.open(app.catalogue.store(), name, most).await {
                 Ok(letters) => {
                     let handle = ExporterHandle {
                         letters: letters.clone(),

@@ -15,6 +15,9 @@
 //!
 //! A peer that numbers its elements keeps its numbers: its wrapper gives them positions at the origin, and the record
 //! then names, for each stream, that of the batch's last element.
+//!
+//! A wrapper that was renamed continues the progress of the former name, and its records name it: the lineage and the
+//! number of that progress. So when it is renamed back, the newer of the two progresses is known.
 
 use std::sync::Arc;
 
@@ -34,6 +37,10 @@ const PREFIX: &str = "wrapper-progress/";
 const FORMAT: u8 = 1;
 /// The version of a record that is followed by the position at the origin of each member's last element.
 const FORMAT_POSITIONS: u8 = 2;
+/// The version of a record that is followed by these positions and the continued progresses.
+const FORMAT_FORMERS: u8 = 3;
+/// Continued progresses that a record names; reason: each is there for a renaming.
+const FORMERS_MAX: usize = 16;
 /// Records after which the older ones are trimmed; reason: each trim mark is a record.
 const TRIM_STEP: u64 = 256;
 
@@ -63,6 +70,29 @@ struct Member {
 /// [`FORMAT_POSITIONS`]. Otherwise each is that of the batch.
 type Positions = Vec<(u64, u64)>;
 
+/// Progresses that this one has continued, the latest first: the epoch and the number of each.
+type Formers = Vec<(u64, u64)>;
+
+/// A record as it was read.
+struct Decoded {
+    record: Record,
+    positions: Positions,
+    formers: Formers,
+}
+
+/// How the progress of a former name relates to that of the present one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Former {
+    /// It never ran.
+    Unknown,
+    /// It ran, and nothing is to be continued: it stored nothing, or was continued before.
+    Done,
+    /// It is to be continued.
+    Newer,
+    /// Each was stored without the other.
+    Separate,
+}
+
 /// Elements of one stream to be stored.
 pub(super) struct Prepared {
     pub(super) entry: Arc<Entry>,
@@ -77,6 +107,7 @@ pub(super) struct Progress {
     /// The number of the newest batch.
     number: u64,
     mark: Option<Mark>,
+    formers: Formers,
     /// The newest record, and the bytes that the log had written when it was appended.
     newest: Option<(Vec<u8>, u64)>,
     since_trim: u64,
@@ -93,7 +124,7 @@ impl Progress {
             stream.settled().await;
             let newest = stream.newest(1)?;
             let record = newest.last().and_then(|record| decode(&record.payload));
-            for member in record.into_iter().flat_map(|(record, _)| record.members) {
+            for member in record.into_iter().flat_map(|it| it.record.members) {
                 if let Some(entry) = app.catalogue.get(&member.stream) {
                     entry.log.log().settled().await;
                 }
@@ -127,6 +158,7 @@ impl Progress {
             epoch: seed,
             number: 0,
             mark: None,
+            formers: Formers::new(),
             newest: None,
             since_trim: 0,
         };
@@ -134,9 +166,11 @@ impl Progress {
         let Some(bytes) = newest.into_iter().next_back().map(|record| record.payload) else {
             return Ok(progress);
         };
-        let (record, positions) =
-            decode(&bytes).ok_or_else(|| StoreError::Metadata(progress.stream.name()))?;
+        let decoded = decode(&bytes);
+        let decoded = decoded.ok_or_else(|| StoreError::Metadata(progress.stream.name()))?;
+        let (record, positions) = (decoded.record, decoded.positions);
         (progress.epoch, progress.number) = (record.epoch, record.number);
+        progress.formers = decoded.formers;
         let missing = missing(&record, &positions, catalogue)?;
         let is_void = !missing.is_empty() && missing.len() == record.members.len();
         let mark = match is_void {
@@ -153,12 +187,32 @@ impl Progress {
         Ok(progress)
     }
 
-    /// Whether a wrapper of this name ever ran.
-    pub(super) fn exists(app: &App, name: &str) -> bool {
-        app.storage
-            .log
-            .existing(&format!("{PREFIX}{name}"))
-            .is_some()
+    /// How the progress of the wrapper `former` relates to this one.
+    ///
+    /// # Errors
+    /// The log failed, or a newer program wrote the record.
+    pub(super) async fn relation(&self, app: &App, former: &str) -> Result<Former, StoreError> {
+        let Some(stream) = app.storage.log.existing(&format!("{PREFIX}{former}")) else {
+            return Ok(Former::Unknown);
+        };
+        stream.settled().await;
+        let newest = stream.newest(1)?;
+        let Some(bytes) = newest.last().map(|record| &record.payload) else {
+            return Ok(Former::Done);
+        };
+        let decoded = decode(bytes).ok_or_else(|| StoreError::Metadata(stream.name()))?;
+        let Record { epoch, number, .. } = decoded.record;
+        Ok(self.relation_to((epoch, number), &decoded.formers))
+    }
+
+    fn relation_to(&self, (epoch, number): (u64, u64), formers: &[(u64, u64)]) -> Former {
+        let own = |(of, until): &(u64, u64)| *of == self.epoch && *until >= self.number;
+        let is_known = |(of, until): &(u64, u64)| *of == epoch && *until >= number;
+        match () {
+            () if self.is_new() || formers.iter().any(own) => Former::Newer,
+            () if self.formers.iter().any(is_known) => Former::Done,
+            () => Former::Separate,
+        }
     }
 
     /// Whether no batch was ever stored.
@@ -171,9 +225,25 @@ impl Progress {
         self.stream.level()
     }
 
-    /// Begins where another one is.
-    pub(super) fn continue_from(&mut self, former: &Self) {
+    /// Begins where another one is. Returns the record to append, if there is a mark.
+    ///
+    /// # Errors
+    /// None of these.
+    pub(super) fn continue_from(&mut self, former: &Self) -> Result<Option<Vec<u8>>, StoreError> {
+        let own = (self.number > 0).then_some((self.epoch, self.number));
+        let before = former.formers.iter().chain(&self.formers).copied();
+        let mut formers = vec![(former.epoch, former.number)];
+        for one in own.into_iter().chain(before) {
+            // Of each lineage, the highest number comes first.
+            if formers.iter().all(|(epoch, _)| *epoch != one.0) {
+                formers.push(one);
+            }
+        }
+        formers.truncate(FORMERS_MAX);
+        self.formers = formers;
         self.mark.clone_from(&former.mark);
+        let mark = self.mark.clone();
+        mark.map(|mark| self.begin(&mark, &mut [])).transpose()
     }
 
     /// The mark of the newest batch.
@@ -229,9 +299,14 @@ impl Progress {
         };
         let of_batch = (position.epoch.0, position.sequence);
         // Plain data always encodes.
-        let bytes = match positions.iter().all(|at| *at == of_batch) {
-            true => postcard::to_extend(&record, vec![FORMAT]),
-            false => postcard::to_extend(&(&record, &positions), vec![FORMAT_POSITIONS]),
+        let are_of_batch = positions.iter().all(|at| *at == of_batch);
+        let bytes = match self.formers.is_empty() {
+            true if are_of_batch => postcard::to_extend(&record, vec![FORMAT]),
+            true => postcard::to_extend(&(&record, &positions), vec![FORMAT_POSITIONS]),
+            false => {
+                let all = (&record, &positions, &self.formers);
+                postcard::to_extend(&all, vec![FORMAT_FORMERS])
+            }
         };
         let bytes = bytes.unwrap_or_default();
         self.mark = Some(mark.clone());
@@ -275,17 +350,26 @@ impl Progress {
 /// Most writers of a stream that are looked at for the elements of a batch; reason: each costs reads of the disk.
 const ORIGINS_MAX: usize = 64;
 
-/// A record, and the positions at the origin of its members' last elements.
-fn decode(bytes: &[u8]) -> Option<(Record, Positions)> {
-    match bytes.split_first()? {
+/// A record with what follows it.
+fn decode(bytes: &[u8]) -> Option<Decoded> {
+    let (record, positions, formers) = match bytes.split_first()? {
         (&FORMAT, bytes) => {
             let record: Record = postcard::from_bytes(bytes).ok()?;
             let positions = vec![(record.epoch, record.number); record.members.len()];
-            Some((record, positions))
+            (record, positions, Formers::new())
         }
-        (&FORMAT_POSITIONS, bytes) => postcard::from_bytes(bytes).ok(),
-        _ => None,
-    }
+        (&FORMAT_POSITIONS, bytes) => {
+            let (record, positions) = postcard::from_bytes(bytes).ok()?;
+            (record, positions, Formers::new())
+        }
+        (&FORMAT_FORMERS, bytes) => postcard::from_bytes(bytes).ok()?,
+        _ => return None,
+    };
+    Some(Decoded {
+        record,
+        positions,
+        formers,
+    })
 }
 
 /// The streams that lack the elements of a batch.
@@ -534,6 +618,47 @@ mod tests {
         run.store.abandon();
         let run = Numbers::open(disk, 2);
         assert_eq!((run.next, run.stored()), (3, vec![1, 2, 100, 100]));
+    }
+
+    #[test]
+    fn of_two_names_of_a_wrapper_the_newer_progress_is_known() {
+        let disk = MemoryDisk::new();
+        let open = |run: &Numbers, name: &str, seed| {
+            let catalogue = &run.catalogue;
+            Progress::open(&run.store, catalogue, name, Level::Process, seed).unwrap()
+        };
+        let relation = |of: &Progress, former: &Progress| {
+            of.relation_to((former.epoch, former.number), &former.formers)
+        };
+        let append = |run: &Numbers, progress: &mut Progress, record: &[u8]| {
+            drop(progress.append(run.store.retractions(), record).unwrap());
+            run.commit();
+        };
+        let mut run = Numbers::open(disk, 1);
+        run.append(&[0], usize::MAX);
+        run.commit();
+        let renamed = open(&run, "renamed", 10);
+        assert_eq!(relation(&renamed, &run.progress), Former::Newer);
+        let mut renamed = renamed;
+        let record = renamed.continue_from(&run.progress).unwrap().unwrap();
+        append(&run, &mut renamed, &record);
+        // After a restart, it was continued; the former name would continue it.
+        let renamed = open(&run, "renamed", 11);
+        assert_eq!(renamed.mark(), run.progress.mark());
+        assert_eq!(relation(&renamed, &run.progress), Former::Done);
+        assert_eq!(relation(&run.progress, &renamed), Former::Newer);
+        let mut back = open(&run, "w", 12);
+        let record = back.continue_from(&renamed).unwrap().unwrap();
+        append(&run, &mut back, &record);
+        let back = open(&run, "w", 13);
+        assert_eq!(relation(&back, &renamed), Former::Done);
+        assert_eq!(relation(&renamed, &back), Former::Newer);
+        // Another wrapper, which ran on its own.
+        let mut other = open(&run, "other", 14);
+        let mark = Mark::new(vec![1]).unwrap();
+        let record = other.begin(&mark, &mut []).unwrap();
+        append(&run, &mut other, &record);
+        assert_eq!(relation(&back, &other), Former::Separate);
     }
 
     #[test]

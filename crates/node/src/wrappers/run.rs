@@ -50,7 +50,7 @@ pub(super) async fn run(
             Err(end) => {
                 handle.inbox.close();
                 trouble(&app, &file.name, &end, false, &mut attempts);
-                if attempts.wait(&mut stop).await {
+                if attempts.wait(&app, &end, &mut stop).await {
                     break;
                 }
                 continue;
@@ -72,7 +72,7 @@ pub(super) async fn run(
         trouble(&app, &file.name, &end, has_stored, &mut attempts);
         app.wrappers
             .update(&file.name, |row| row.peer.restarts += 1);
-        if attempts.wait(&mut stop).await {
+        if attempts.wait(&app, &end, &mut stop).await {
             break;
         }
     }
@@ -149,11 +149,7 @@ impl Running {
         let WrapperHandle { file, letters, .. } = handle;
         let mut storer = Storer::open(app, file, letters.clone()).await?;
         if let Some(former) = &file.keys.continues {
-            let begun = storer.continue_from(former).await?;
-            begun.map_err(|reason| {
-                let hint = "remove its file, or the key `continues` of this one";
-                WrapperError::settings(reason).with_hint(hint)
-            })?;
+            storer.continue_from(former).await??;
         }
         storer.define().await?.map_err(WrapperError::settings)?;
         let invalid =
@@ -415,6 +411,7 @@ impl Running {
         if inputs.as_ref().is_some_and(Vec::is_empty) {
             waits.get_or_insert_with(|| "no stream is selected by inputs".to_owned());
         }
+        self.letters.forget_removed();
         let (letters, dropped) = (self.letters.count(), self.letters.dropped());
         if streams.len() != self.published {
             self.published = streams.len();

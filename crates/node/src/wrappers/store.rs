@@ -16,15 +16,16 @@ use chappe_stream::{
 use chappe_transport::Hop;
 use chappe_wrappers::{
     BATCH_BYTES_MAX, Batch, Lost, Mark, Part, Sender, ShareExceeded, StreamDefinition, Undecodable,
-    WrapperFile, element_weight,
+    WrapperError, WrapperFile, element_weight,
 };
 
-use super::progress::{Prepared, Progress};
+use super::progress::{Former, Prepared, Progress};
 use super::{exists, wrapper_key, wrapper_name};
 use crate::catalogue::{self, AUDIT, CatalogueError, Entry};
 use crate::clock;
 use crate::completeness::{Loss, LossKind};
 use crate::links;
+use crate::notices::NoticeKind;
 use crate::producer::Producer;
 use crate::shared::App;
 use crate::streams::StreamSpec;
@@ -126,24 +127,49 @@ impl Storer {
         Ok(storer)
     }
 
-    /// Continues the wrapper of this former name, if nothing was stored under the present one.
+    /// Continues the wrapper of this former name, if nothing was stored under the present one since.
     ///
     /// # Errors
-    /// The log failed; the inner error is one that no retry repairs: the former wrapper is still there.
+    /// The log failed; the inner error is one that no retry repairs: the former wrapper is still there, or never
+    /// was.
     pub(super) async fn continue_from(
         &mut self,
         former: &str,
-    ) -> Result<Result<(), String>, StoreError> {
-        let app = &self.app;
-        if !self.progress.is_new() || former == self.file.name || !Progress::exists(app, former) {
+    ) -> Result<Result<(), WrapperError>, StoreError> {
+        if former == self.file.name {
             return Ok(Ok(()));
         }
-        if exists(app, former) {
-            return Ok(Err(format!("the wrapper {former:?} is still there")));
+        match self.progress.relation(&self.app, former).await? {
+            Former::Newer if exists(&self.app, former) => {
+                let error =
+                    WrapperError::settings(format!("the wrapper {former:?} is still there"));
+                let hint = "remove its file, or the key `continues` of this one";
+                return Ok(Err(error.with_hint(hint)));
+            }
+            Former::Newer => {}
+            Former::Unknown if self.progress.is_new() => {
+                let text = format!("no wrapper {former:?} ever ran on this node");
+                let hint = "correct the key `continues`, or remove it to begin without a mark";
+                return Ok(Err(WrapperError::settings(text).with_hint(hint)));
+            }
+            Former::Unknown | Former::Done => return Ok(Ok(())),
+            Former::Separate => {
+                let text = format!(
+                    "`continues` has no effect: elements were stored under this name after the wrapper {former:?} \
+                     had begun, so it goes on at its own mark"
+                );
+                let notices = &self.app.observability.notices;
+                notices.notify(NoticeKind::Link, &self.file.name, text);
+                return Ok(Ok(()));
+            }
         }
         let level = self.progress.level();
-        let before = Progress::recover(app, former, level).await?;
-        self.progress.continue_from(&before);
+        let before = Progress::recover(&self.app, former, level).await?;
+        if let Some(record) = self.progress.continue_from(&before)? {
+            self.append_record(&record).await?.await?;
+            let written = self.app.storage.log.counters().bytes;
+            self.progress.stored(record, written);
+        }
         Ok(Ok(()))
     }
 

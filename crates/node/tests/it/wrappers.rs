@@ -220,6 +220,111 @@ fn a_renamed_wrapper_continues_where_it_was_and_a_message_takes_no_stream_of_ano
 }
 
 #[test]
+fn a_wrapper_that_gets_its_former_name_back_reads_nothing_again() {
+    let temporary = tempfile::tempdir().unwrap();
+    let directory = temporary.path();
+    let file = |former: &str| {
+        let continues = match former {
+            "" => String::new(),
+            former => format!("continues = \"{former}\"\n"),
+        };
+        format!(
+            "kind = \"file\"\npath = \"../data.csv\"\nformat = \"json\"\npoll_ms = 20\n{continues}\
+             [[stream]]\nname = \"x\"\nfields = [{{ name = \"n\", type = \"integer\" }}]\n"
+        )
+    };
+    std::fs::write(directory.join("data.csv"), "{\"n\":1}\n").unwrap();
+    write(directory, "wrappers", "a.toml", &file(""));
+    block(async {
+        let operated = Operated::start(&common::config(directory), None).await;
+        let node = &operated.node;
+        until(node, "/api/v1/wrappers/a", |row| row["elements"] == 1).await;
+        let mut count = 1;
+        for (former, present) in [("a", "b"), ("b", "a"), ("a", "b")] {
+            let folder = directory.join("wrappers");
+            std::fs::remove_file(folder.join(format!("{former}.toml"))).unwrap();
+            until(node, "/api/v1/wrappers", |list| {
+                list["wrappers"] == json!([])
+            })
+            .await;
+            write(
+                directory,
+                "wrappers",
+                &format!("{present}.toml"),
+                &file(former),
+            );
+            count += 1;
+            append(directory, &format!("{{\"n\":{count}}}\n"));
+            let path = format!("/api/v1/wrappers/{present}");
+            until(node, &path, |row| {
+                row["elements"] == 1 && row["reason"] == "everything in the file is read"
+            })
+            .await;
+            let log = node.stream("x").unwrap();
+            assert_eq!(log.log().last(), count, "{former} -> {present}");
+        }
+        write(directory, "wrappers", "c.toml", &file("typo"));
+        let row = until(node, "/api/v1/wrappers/c", |row| row["state"] == "trouble").await;
+        let reason = "no wrapper \"typo\" ever ran on this node";
+        assert_eq!(row["reason"], reason, "{row}");
+        operated.node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn the_size_limit_does_not_remove_the_cursor_of_an_idle_exporter() {
+    let temporary = tempfile::tempdir().unwrap();
+    let directory = temporary.path();
+    let mut config = common::config(directory);
+    config.log.segment_bytes = 1 << 20;
+    config.log.max_bytes = chappe_node::config::MaxBytes::Bytes(8 << 20);
+    let exporter = "kind = \"file\"\npath = \"../out\"\nstreams = [\"quiet\"]\nstart = \"new\"\n";
+    write(directory, "exporters", "out.toml", exporter);
+    let path = "/api/v1/exporters/out";
+    let is_followed = |row: &Value| row["streams"][0]["stream"] == "quiet";
+    let quiet = "/api/v1/streams/quiet/elements";
+    let exported = || std::fs::read_to_string(directory.join("out")).unwrap();
+    let token = block(async {
+        let operated = Operated::start(&config, None).await;
+        let node = &operated.node;
+        for (name, field_type) in [("quiet", "integer"), ("loud", "text")] {
+            let fields = json!([{ "name": "v", "type": field_type }]);
+            let stream = json!({ "name": name, "fields": fields });
+            let made = operated.change("POST", "/api/v1/streams", &stream).await;
+            assert!(made.status < 300, "{made:?}");
+        }
+        until(node, path, is_followed).await;
+        operated.change("POST", quiet, &json!([{ "v": 1 }])).await;
+        until(node, path, |row| row["elements"] == 1).await;
+        // The log turns over several times, not within one look at the cursor.
+        let text = "x".repeat(500_000);
+        let pause = Duration::from_millis(100);
+        for _ in 0..60 {
+            let loud = "/api/v1/streams/loud/elements";
+            let sent = operated.change("POST", loud, &json!([{ "v": text }])).await;
+            assert!(sent.status < 300, "{sent:?}");
+            tokio::time::sleep(pause).await;
+        }
+        assert!(node.stream("quiet").unwrap().log().first() > 1);
+        std::fs::remove_file(directory.join("exporters/out.toml")).unwrap();
+        let is_gone = |list: &Value| list["exporters"] == json!([]);
+        until(node, "/api/v1/exporters", is_gone).await;
+        let sent = operated.change("POST", quiet, &json!([{ "v": 2 }])).await;
+        assert!(sent.status < 300, "{sent:?}");
+        operated.node.shutdown().await.unwrap();
+        operated.token
+    });
+    assert!(!exported().contains("\"v\":2"), "{}", exported());
+    write(directory, "exporters", "out.toml", exporter);
+    block(async {
+        let operated = Operated::start(&config, Some(token)).await;
+        until(&operated.node, path, |row| row["elements"] == 1).await;
+        assert!(exported().contains("\"v\":2"), "{}", exported());
+        operated.node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
 fn an_exporter_that_fails_delays_no_other() {
     let temporary = tempfile::tempdir().unwrap();
     let directory = temporary.path();
