@@ -218,11 +218,19 @@ fn a_wrapper_reads_what_a_node_serves_in_many_answers() {
             .collect();
         let expected: Vec<_> = (0..100).map(|n| Value::Integer((1 << 53) + n)).collect();
         assert_eq!(numbers, expected);
-        let state: Json = operated
-            .change("GET", "/api/v1/wrappers/copy", &Json::Null)
+        let is_waiting = async {
+            loop {
+                let answer = operated.change("GET", "/api/v1/wrappers/copy", &Json::Null);
+                if answer.await.json()["state"] == "waiting" {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(120), is_waiting)
             .await
-            .json();
-        assert_eq!(state["state"], "waiting", "{state}");
+            .expect("everything is read");
+        assert_eq!(copied.log().last(), 100);
         operated.node.shutdown().await.unwrap();
     });
 }

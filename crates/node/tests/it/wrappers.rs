@@ -283,6 +283,16 @@ fn the_size_limit_does_not_remove_the_cursor_of_an_idle_exporter() {
     let path = "/api/v1/exporters/out";
     let is_followed = |row: &Value| row["streams"][0]["stream"] == "quiet";
     let quiet = "/api/v1/streams/quiet/elements";
+    let write_to = async |operated: &Operated, path: &str, element: Value| {
+        let credential = format!("Bearer {}", operated.token);
+        let headers = [
+            ("Authorization", credential.as_str()),
+            ("Content-Type", "application/x-ndjson"),
+        ];
+        let line = format!("{element}\n");
+        let sent = common::send(&operated.node, "POST", path, &headers, line.as_bytes()).await;
+        assert!(sent.status < 300, "{sent:?}");
+    };
     let exported = || std::fs::read_to_string(directory.join("out")).unwrap();
     let token = block(async {
         let operated = Operated::start(&config, None).await;
@@ -294,23 +304,21 @@ fn the_size_limit_does_not_remove_the_cursor_of_an_idle_exporter() {
             assert!(made.status < 300, "{made:?}");
         }
         until(node, path, is_followed).await;
-        operated.change("POST", quiet, &json!([{ "v": 1 }])).await;
+        write_to(&operated, quiet, json!({ "v": 1 })).await;
         until(node, path, |row| row["elements"] == 1).await;
         // The log turns over several times, not within one look at the cursor.
         let text = "x".repeat(500_000);
         let pause = Duration::from_millis(100);
         for _ in 0..60 {
             let loud = "/api/v1/streams/loud/elements";
-            let sent = operated.change("POST", loud, &json!([{ "v": text }])).await;
-            assert!(sent.status < 300, "{sent:?}");
+            write_to(&operated, loud, json!({ "v": text })).await;
             tokio::time::sleep(pause).await;
         }
         assert!(node.stream("quiet").unwrap().log().first() > 1);
         std::fs::remove_file(directory.join("exporters/out.toml")).unwrap();
         let is_gone = |list: &Value| list["exporters"] == json!([]);
         until(node, "/api/v1/exporters", is_gone).await;
-        let sent = operated.change("POST", quiet, &json!([{ "v": 2 }])).await;
-        assert!(sent.status < 300, "{sent:?}");
+        write_to(&operated, quiet, json!({ "v": 2 })).await;
         operated.node.shutdown().await.unwrap();
         operated.token
     });

@@ -129,7 +129,13 @@ impl Follower {
 
     fn advance(&mut self, now: Timestamp, piece: &mut Piece) -> Result<(), ReadError> {
         if self.open.is_none() && !self.begin(piece)? {
-            piece.waits = Some(format!("{} does not exist", self.series.path.display()));
+            let path = &self.series.path;
+            // A pipe, a socket or a device is no file of a series.
+            let what = match path.exists() {
+                true => "is not a regular file",
+                false => "does not exist",
+            };
+            piece.waits = Some(format!("{} {what}", path.display()));
             return Ok(());
         }
         let Some(open) = &self.open else {
