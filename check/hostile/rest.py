@@ -17,7 +17,6 @@ QUERIES_GROWTH_MAX = 192 << 20
 NEIGHBOUR_MAX_MS = 1_500
 # A heavy query ends by its steps within a tenth of a second: some seconds of them overlap for certain.
 HEAVY_S = 3.0
-GROWTH_MAX = 64 << 20
 
 SQL = [
     "ATTACH DATABASE '/tmp/chappe-hostile.db' AS x", "SELECT load_extension('/tmp/x.so')",
