@@ -7,9 +7,11 @@ use std::sync::Arc;
 use chappe_gsn::descriptor::import;
 use chappe_machine::{Input, Instant, Machine as _, Output};
 use chappe_stream::{
-    Epoch, Field, FieldType, Position, Quality, SensorCommand, SensorEvent, SensorInput,
-    SensorLimits, StreamElement, StreamSchema, Timestamp, Value, VirtualSensor,
+    Epoch, Position, Quality, SensorCommand, SensorEvent, SensorInput, SensorLimits, StreamElement,
+    Timestamp, Value, VirtualSensor,
 };
+
+use crate::input_schema;
 
 /// Times in seconds; `x` is half the number of the element. The last but one is late, the one before has the time of
 /// another.
@@ -26,21 +28,7 @@ fn stored(window: &str, query: &str) -> Vec<(i64, Value, Value)> {
     );
     let imported = import("x.xml", &xml).unwrap_or_else(|error| panic!("{window}: {error}"));
     let mut sensor = VirtualSensor::new(imported.descriptor, SensorLimits::default());
-    let field = |name: &str, field_type| Field {
-        name: name.to_owned(),
-        field_type,
-        unit: None,
-        observed_property: None,
-        description: None,
-    };
-    let schema = StreamSchema {
-        fields: vec![
-            field("n", FieldType::Integer),
-            field("x", FieldType::Double),
-            field("t", FieldType::Text),
-        ],
-        key: None,
-    };
+    let schema = input_schema();
     let stream: Arc<str> = "s".into();
     let bind = Input::Command(SensorCommand::Bind {
         alias: "a".into(),

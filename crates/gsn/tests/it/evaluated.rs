@@ -7,9 +7,11 @@ use std::sync::Arc;
 use chappe_gsn::descriptor::import;
 use chappe_machine::{Input, Instant, Machine as _, Output};
 use chappe_stream::{
-    Epoch, Field, FieldType, Position, Quality, SensorCommand, SensorEvent, SensorInput,
-    SensorLimits, StreamElement, StreamSchema, Timestamp, Value, VirtualSensor,
+    Epoch, Position, Quality, SensorCommand, SensorEvent, SensorInput, SensorLimits, StreamElement,
+    Timestamp, Value, VirtualSensor,
 };
+
+use crate::input_schema;
 
 /// 2025-12-31T23:59:59.5Z.
 const TIME_MS: i64 = 1_767_225_599_500;
@@ -25,21 +27,7 @@ fn evaluated(result: &str, field_type: &str) -> (Value, StreamElement) {
     );
     let imported = import("x.xml", &xml).unwrap_or_else(|error| panic!("{result}: {error}"));
     let mut sensor = VirtualSensor::new(imported.descriptor, SensorLimits::default());
-    let field = |name: &str, field_type| Field {
-        name: name.to_owned(),
-        field_type,
-        unit: None,
-        observed_property: None,
-        description: None,
-    };
-    let schema = StreamSchema {
-        fields: vec![
-            field("n", FieldType::Integer),
-            field("x", FieldType::Double),
-            field("t", FieldType::Text),
-        ],
-        key: None,
-    };
+    let schema = input_schema();
     let element = StreamElement {
         position: Position {
             epoch: Epoch(1),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use chappe_node::Node;
 use chappe_node::config::{Config, Read};
 use chappe_stream::{FieldType, StreamElement, Value};
-use serde_json::{Value as Json, json};
+use serde_json::json;
 
 use crate::common::elements::{element, schema};
 use crate::common::{Answer, Operated, block, config, send};
@@ -37,13 +37,6 @@ async fn get(node: &Node, token: &str, path: &str) -> Answer {
     let credential = format!("Bearer {token}");
     let fields = [("Authorization", credential.as_str())];
     send(node, "GET", path, &fields, b"").await
-}
-
-async fn add(operated: &Operated, name: &str, role: &str) -> String {
-    let body = json!({"name": name, "roles": [role]});
-    let answer = operated.change("POST", "/api/v1/accounts", &body).await;
-    assert_eq!(answer.status, 201, "{}", answer.body);
-    answer.json()["token"].as_str().unwrap().to_owned()
 }
 
 /// Three elements for each millisecond.
@@ -83,7 +76,7 @@ fn an_account_reads_its_streams_as_gsn_does() {
             .unwrap();
         let hidden = schema(&[("x", FieldType::Double)]);
         node.store("lab.x", &hidden, &[none]).await.unwrap();
-        let secret = add(&operated, "gsn", "read=plant.*").await;
+        let secret = operated.account("gsn", &["read=plant.*"]).await;
 
         // The name and the token must belong together.
         assert_eq!(token(node, "other", &secret).await.status, 401);
@@ -187,7 +180,7 @@ fn a_wrapper_reads_what_a_node_serves_in_many_answers() {
         node.store("plant.line", &fields(), &elements(100))
             .await
             .unwrap();
-        let secret = add(&operated, "gsn", "read=plant.*").await;
+        let secret = operated.account("gsn", &["read=plant.*"]).await;
         let wrappers = directory.path().join("wrappers");
         std::fs::create_dir_all(&wrappers).unwrap();
         std::fs::write(wrappers.join("secret"), secret).unwrap();
@@ -200,37 +193,29 @@ fn a_wrapper_reads_what_a_node_serves_in_many_answers() {
         let copied = async {
             loop {
                 let log = node.stream("copy");
-                if log.as_ref().is_some_and(|log| log.log().last() >= 100) {
-                    return log.unwrap();
+                if let Some(log) = log.filter(|log| log.log().last() >= 100) {
+                    return log;
                 }
+                // The stream is made by the wrapper: nothing tells of it here.
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        let copied = tokio::time::timeout(Duration::from_secs(120), copied)
+        let copied = tokio::time::timeout(Duration::from_secs(120), copied);
+        let copied = copied.await.expect("the elements are read");
+        // Another answer repeats the elements of the last millisecond, which are not taken again.
+        node.store("plant.line", &fields(), &elements(101)[100..])
             .await
             .unwrap();
-        // What it has read it does not take again.
-        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        let mut more = copied.follow(101);
+        let more = tokio::time::timeout(Duration::from_secs(120), more.next());
+        more.await.expect("another answer").unwrap();
         let read = copied.read(0, 1_000).unwrap();
         let numbers: Vec<_> = read
             .iter()
             .map(|element| element.values[0].clone())
             .collect();
-        let expected: Vec<_> = (0..100).map(|n| Value::Integer((1 << 53) + n)).collect();
+        let expected: Vec<_> = (0..=100).map(|n| Value::Integer((1 << 53) + n)).collect();
         assert_eq!(numbers, expected);
-        let is_waiting = async {
-            loop {
-                let answer = operated.change("GET", "/api/v1/wrappers/copy", &Json::Null);
-                if answer.await.json()["state"] == "waiting" {
-                    return;
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(120), is_waiting)
-            .await
-            .expect("everything is read");
-        assert_eq!(copied.log().last(), 100);
         operated.node.shutdown().await.unwrap();
     });
 }

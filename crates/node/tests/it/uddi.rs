@@ -3,10 +3,10 @@
 //! Method: a node in this process; messages as text over its socket.
 
 use chappe_node::Node;
-use chappe_node::config::{Config, Read};
+use chappe_node::config::Read;
 use serde_json::{Value as Json, json};
 
-use crate::common::{Answer, block, config, get, own_address, raw, send};
+use crate::common::{Answer, Operated, block, config, get, own_address, raw, send};
 
 const INQUIRY: &str = "/uddi/inquiry";
 const PUBLISH: &str = "/uddi/publish";
@@ -38,34 +38,7 @@ fn code(answer: &Answer) -> String {
     attribute(&answer.body, "errCode")
 }
 
-/// A node with an administrator's token.
-struct World {
-    node: Node,
-    token: String,
-}
-
-impl World {
-    async fn start(config: Config) -> Self {
-        let node = Node::start(config).await.unwrap();
-        let token = node.new_token().unwrap().to_owned();
-        Self { node, token }
-    }
-
-    async fn rest(&self, method: &str, path: &str, body: &Json) -> Answer {
-        let credential = format!("Bearer {}", self.token);
-        let fields = [("Authorization", credential.as_str())];
-        let body = body.to_string();
-        send(&self.node, method, path, &fields, body.as_bytes()).await
-    }
-
-    /// Adds an account and returns its token.
-    async fn account(&self, name: &str, roles: &[&str]) -> String {
-        let body = json!({"name": name, "roles": roles});
-        let answer = self.rest("POST", "/api/v1/accounts", &body).await;
-        assert_eq!(answer.status, 201, "{}", answer.body);
-        answer.json()["token"].as_str().unwrap().to_owned()
-    }
-
+impl Operated {
     async fn soap(&self, path: &str, message: &str) -> Answer {
         let fields = [
             ("Content-Type", "text/xml; charset=utf-8"),
@@ -115,7 +88,7 @@ impl World {
 fn a_service_is_published_and_found() {
     let directory = tempfile::tempdir().unwrap();
     block(async {
-        let world = World::start(config(directory.path())).await;
+        let world = Operated::start(&config(directory.path()), None).await;
         let token = world.operator().await;
         let business = world.business(&token, "Ward 3").await;
         let service = format!(
@@ -151,7 +124,7 @@ fn a_service_is_published_and_found() {
 fn clients_of_http_1_0_are_answered() {
     let directory = tempfile::tempdir().unwrap();
     block(async {
-        let world = World::start(config(directory.path())).await;
+        let world = Operated::start(&config(directory.path()), None).await;
         let message = envelope("find_tModel", "", "<name>uddi-org:http</name>");
         let host = format!("Host: {}\r\n", world.node.address());
         for host in ["", host.as_str()] {
@@ -180,7 +153,7 @@ fn clients_of_http_1_0_are_answered() {
 fn each_port_describes_itself() {
     let directory = tempfile::tempdir().unwrap();
     block(async {
-        let world = World::start(config(directory.path())).await;
+        let world = Operated::start(&config(directory.path()), None).await;
         for (path, name) in [
             (INQUIRY, "find_relatedBusinesses"),
             (PUBLISH, "get_registeredInfo"),
@@ -211,7 +184,7 @@ fn each_port_describes_itself() {
 fn credentials_and_tokens_are_checked() {
     let directory = tempfile::tempdir().unwrap();
     block(async {
-        let world = World::start(config(directory.path())).await;
+        let world = Operated::start(&config(directory.path()), None).await;
         let credential = world.account("ada", &["write"]).await;
         let reader = world.account("reader", &["read"]).await;
         let ward = world.account("ward", &["write=ward.*"]).await;
@@ -254,7 +227,7 @@ fn credentials_and_tokens_are_checked() {
         // A token ends with the credential for which it was given.
         let token = world.publisher("ada", &credential).await;
         let renewed = world
-            .rest("POST", "/api/v1/accounts/ada/token", &json!({}))
+            .change("POST", "/api/v1/accounts/ada/token", &json!({}))
             .await;
         assert_eq!(renewed.status, 200, "{}", renewed.body);
         let answer = world.publish(&token, "get_registeredInfo", "").await;
@@ -276,7 +249,7 @@ fn errors_of_requests_reach_their_sender() {
     block(async {
         let mut config = config(directory.path());
         config.http.max_body_bytes = 300_000;
-        let world = World::start(config).await;
+        let world = Operated::start(&config, None).await;
         let ada = world.account("ada", &["write"]).await;
         let ada = world.publisher("ada", &ada).await;
         let eve = world.account("eve", &["write"]).await;
@@ -359,7 +332,7 @@ fn an_account_publishes_within_its_share() {
     block(async {
         let mut config = config(directory.path());
         config.registry.max_bytes = 1 << 20;
-        let world = World::start(config).await;
+        let world = Operated::start(&config, None).await;
         let ada = world.account("ada", &["write"]).await;
         let ada = world.publisher("ada", &ada).await;
         let service = format!(
@@ -391,13 +364,13 @@ fn without_a_store_publishers_are_told_to_wait() {
         // At another address the node would wait for room for its own entity.
         let mut config = config(directory.path());
         config.http.listen = (own_address(), 0).into();
-        let world = World::start(config.clone()).await;
+        let world = Operated::start(&config, None).await;
         config.http.listen = world.node.address();
         world.node.shutdown().await.unwrap();
         let token = world.token;
         config.log.min_free_bytes = u64::MAX / 4;
         let node = Node::start(config).await.unwrap();
-        let world = World { node, token };
+        let world = Operated { node, token };
         let operator = world.operator().await;
         let business = "<businessEntity businessKey=''><name>Ward</name></businessEntity>";
         let answer = world.publish(&operator, "save_business", business).await;
@@ -413,7 +386,7 @@ fn inquiries_need_the_role_for_reading() {
     block(async {
         let mut config = config(directory.path());
         config.access.read = Read::Token;
-        let world = World::start(config).await;
+        let world = Operated::start(&config, None).await;
         let reader = world.account("reader", &["read"]).await;
         let writer = world.account("writer", &["write"]).await;
         let ward = world.account("ward", &["read=ward.*"]).await;
@@ -448,7 +421,7 @@ fn value_sets_are_read_from_files() {
     block(async {
         let mut config = config(directory.path());
         config.registry.taxonomies_directory = folder;
-        let world = World::start(config.clone()).await;
+        let world = Operated::start(&config, None).await;
         let token = world.operator().await;
         let business = |bag: &str, value: &str| {
             format!(
@@ -497,14 +470,14 @@ fn value_sets_are_read_from_files() {
 fn publication_is_recorded() {
     let directory = tempfile::tempdir().unwrap();
     block(async {
-        let world = World::start(config(directory.path())).await;
+        let world = Operated::start(&config(directory.path()), None).await;
         let ada = world.account("ada", &["write"]).await;
         let token = world.publisher("ada", &ada).await;
         let key = world.business(&token, "Ward 3").await;
         let wrong = "<businessKey>A0000000-0000-4000-8000-000000000000</businessKey>";
         world.publish(&token, "delete_business", wrong).await;
         let path = "/api/v1/streams/chappe.audit/elements?limit=100";
-        let records = world.rest("GET", path, &Json::Null).await.body;
+        let records = world.change("GET", path, &Json::Null).await.body;
         assert!(records.contains("uddi_publish"), "{records}");
         assert!(
             records.contains(&format!("save_business {key}")),

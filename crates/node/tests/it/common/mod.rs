@@ -19,7 +19,7 @@ use chappe_node::Node;
 use chappe_node::config::Config;
 use chappe_stream::StreamStore;
 use chappe_transport::FileDisk;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -171,6 +171,14 @@ impl Operated {
         let fields = [("Authorization", credential.as_str())];
         let body = body.to_string();
         send(&self.node, method, path, &fields, body.as_bytes()).await
+    }
+
+    /// Adds an account and returns its token.
+    pub(crate) async fn account(&self, name: &str, roles: &[&str]) -> String {
+        let body = json!({"name": name, "roles": roles});
+        let answer = self.change("POST", "/api/v1/accounts", &body).await;
+        assert_eq!(answer.status, 201, "{}", answer.body);
+        answer.json()["token"].as_str().unwrap().to_owned()
     }
 
     /// The names of its links.
