@@ -219,6 +219,7 @@ pub(crate) fn entity() -> impl Strategy<Value = Entity> {
                 // The owner belongs to the key, which a change must not take over.
                 owner: if number % 2 == 0 { "ada" } else { "cleo" }.to_owned(),
                 access,
+                rights: chappe_registry::Rights::default(),
                 triples: brought,
             }
         },
