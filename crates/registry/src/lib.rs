@@ -31,6 +31,8 @@ mod entity;
 mod error;
 mod expression;
 mod feed;
+mod graph_patterns;
+mod graphs;
 mod groups;
 mod guard;
 mod journal;

@@ -18,7 +18,7 @@ use crate::uddi_keys::{UddiClass, UddiKeys, class_of};
 use crate::{scope, vocabulary};
 
 /// An entity as numbers.
-struct StoredEntity {
+pub(crate) struct StoredEntity {
     entity: Id,
     group: u32,
     kind: EntityKind,
@@ -142,6 +142,20 @@ impl State {
     fn stored(&self, entity: Id) -> Option<&StoredEntity> {
         let slot = self.entities.first_from(|slot| slot.0 < entity)?;
         (slot.0 == entity).then_some(&*slot.1)
+    }
+
+    /// The entity whose key has the number `id`, and the set of indexes among `visible` that holds it.
+    pub(crate) fn held<'a>(
+        &self,
+        id: Id,
+        visible: &'a [Arc<Partition>],
+    ) -> Option<(Arc<StoredEntity>, &'a Arc<Partition>)> {
+        let slot = self.entities.first_from(|slot| slot.0 < id)?;
+        let stored = (slot.0 == id).then(|| Arc::clone(&slot.1))?;
+        let kind = stored.kind as Id;
+        let mut visible = visible.iter();
+        let holder = visible.find(|partition| partition.kinds.contains(&[kind, id]))?;
+        Some((stored, holder))
     }
 
     /// Inserts `entity`; replaces the one with its key.
@@ -337,6 +351,21 @@ impl State {
 }
 
 impl StoredEntity {
+    /// The number of entries in [`StoredEntity::triple`]; a few may repeat earlier ones.
+    pub(crate) fn len(&self) -> usize {
+        self.triples.len()
+    }
+
+    /// The triple at a position, unless it repeats an earlier one: what the entity brings may be
+    /// what its fields state.
+    pub(crate) fn triple(&self, at: usize) -> Option<[Id; 3]> {
+        let triple = self.triples.get(at)?;
+        let stated = self.len() - self.own_triples().len();
+        let earlier = self.triples.get(..at.min(stated)).unwrap_or_default();
+        let may_repeat = at >= FIXED && triple[0] == self.entity;
+        (!may_repeat || !earlier.contains(triple)).then_some(*triple)
+    }
+
     fn object(&self, at: usize) -> Id {
         self.triples
             .get(at)
