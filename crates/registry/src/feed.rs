@@ -11,8 +11,8 @@ use std::task::{Context, Poll, Waker};
 
 use chappe_identity::Principal;
 
-use crate::access::Access;
 use crate::entity::EntityKind;
+use crate::rights::{OwnedRule, Right};
 
 /// Maximum number of remembered changes. At one change a second they cover nearly three hours of
 /// absence, at about 200 bytes each.
@@ -63,16 +63,16 @@ pub(crate) struct Entry {
     pub(crate) key: String,
     pub(crate) kind: EntityKind,
     /// Owner and rule before, if it existed.
-    pub(crate) before: Option<(String, Access)>,
+    pub(crate) before: Option<OwnedRule>,
     /// Owner and rule after, if it exists.
-    pub(crate) after: Option<(String, Access)>,
+    pub(crate) after: Option<OwnedRule>,
 }
 
 impl Entry {
     fn seen_by(&self, principal: &Principal) -> Option<Change> {
-        let sees = |side: &Option<(String, Access)>| {
+        let sees = |side: &Option<OwnedRule>| {
             side.as_ref()
-                .is_some_and(|(owner, access)| access.allows(owner, principal))
+                .is_some_and(|rule| rule.permits(principal, Right::Read))
         };
         let (key, kind) = (self.key.clone(), self.kind);
         if sees(&self.after) {
