@@ -10,11 +10,13 @@ use crate::access::Access;
 use crate::dictionary::{Dictionary, Id, MAX_TERMS};
 use crate::entity::{Entity, EntityKind};
 use crate::error::Error;
+use crate::feed::Side;
 use crate::groups::Groups;
 use crate::keys::EntityKeys;
 use crate::ordered::OrderedSet;
 use crate::partition::{Partition, fold};
 use crate::uddi_keys::{UddiClass, UddiKeys, class_of};
+use crate::watch::Predicates;
 use crate::{scope, vocabulary};
 
 /// An entity as numbers.
@@ -283,6 +285,31 @@ impl State {
         let stored = self.stored(self.dictionary.iri(key)?)?;
         let owner = self.dictionary.value(stored.owner()).to_owned();
         Some((owner, self.access_of(stored), stored.kind))
+    }
+
+    /// What the change feed remembers of the entity `key`.
+    pub(crate) fn side_of(&self, key: &str) -> Option<Side> {
+        let stored = self.stored(self.dictionary.iri(key)?)?;
+        Some(Side {
+            name: self.dictionary.value(stored.name()).to_owned(),
+            owner: self.dictionary.value(stored.owner()).to_owned(),
+            access: self.access_of(stored),
+        })
+    }
+
+    /// The predicates of the triples of the entity `key`.
+    pub(crate) fn predicates_of(&self, key: &str) -> Predicates {
+        let mut predicates = Predicates::default();
+        let id = self.dictionary.iri(key);
+        if let Some(stored) = id.and_then(|id| self.stored(id)) {
+            let mut last = None;
+            for [_, predicate, _] in &stored.triples {
+                if last.replace(*predicate) != Some(*predicate) {
+                    predicates.insert(self.dictionary.value(*predicate));
+                }
+            }
+        }
+        predicates
     }
 
     /// All entities.
