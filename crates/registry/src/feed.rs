@@ -12,8 +12,8 @@ use std::task::{Context, Poll, Waker};
 
 use chappe_identity::Principal;
 
-use crate::access::Access;
 use crate::entity::EntityKind;
+use crate::rights::{OwnedRule, Right};
 use crate::watch::Predicates;
 
 /// Maximum number of remembered changes. At one change a second they cover nearly three hours of
@@ -76,13 +76,12 @@ pub(crate) struct Entry {
 #[derive(Clone, Debug)]
 pub(crate) struct Side {
     pub(crate) name: String,
-    pub(crate) owner: String,
-    pub(crate) access: Access,
+    pub(crate) rule: OwnedRule,
 }
 
 impl Side {
     fn is_seen_by(&self, principal: &Principal) -> bool {
-        self.access.allows(&self.owner, principal)
+        self.rule.permits(principal, Right::Read)
     }
 }
 

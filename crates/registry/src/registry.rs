@@ -20,6 +20,7 @@ use crate::journal::{Journal, JournalError, Receipt, block_on};
 use crate::limits::{Interrupt, Room, SparqlError, SparqlLimits};
 use crate::pending::Pending;
 use crate::record::{Record, Step};
+use crate::rights::{OwnedRule, Right};
 use crate::search::{Search, SearchResult};
 use crate::sparql::{Cost, SparqlAnswer};
 use crate::state::State;
@@ -291,7 +292,7 @@ impl Registry {
     pub fn get(&self, key: &str, principal: &Principal) -> Option<Entity> {
         self.snapshot()
             .get(key)
-            .filter(|entity| entity.access.allows(&entity.owner, principal))
+            .filter(|entity| entity.permits(principal, Right::Read))
     }
 
     /// Finds entities by their fields.
@@ -494,7 +495,7 @@ impl Inner {
         let (mut freed, mut freed_of_owner) = (0, 0);
         for key in record.keys() {
             let before = state.bytes_at(key);
-            let is_owners = state.rule_of(key).is_some_and(|(of, _, _)| of == *owner);
+            let is_owners = state.rule_of(key).is_some_and(|(of, _)| of.owner == *owner);
             freed += before;
             freed_of_owner += if is_owners { before } else { 0 };
         }
@@ -650,7 +651,7 @@ impl Inner {
         }
         self.snapshot_of_memory()
             .rule_of(key)
-            .map(|(owner, _, _)| owner)
+            .map(|(rule, _)| rule.owner)
     }
 
     fn apply(&self, writer: &mut Writer, position: u64, record: Record) {
@@ -804,15 +805,18 @@ fn publish_in(state: &mut State, entity: Entity) -> Entry {
         before,
         after: Some(Side {
             name: entity.name,
-            owner: entity.owner,
-            access: entity.access,
+            rule: OwnedRule {
+                owner: entity.owner,
+                access: entity.access,
+                rights: entity.rights,
+            },
         }),
         predicates,
     }
 }
 
 fn remove_in(state: &mut State, key: String) -> Option<Entry> {
-    let (_, _, kind) = state.rule_of(&key)?;
+    let (_, kind) = state.rule_of(&key)?;
     let before = state.side_of(&key);
     let predicates = state.predicates_of(&key);
     state.remove(&key);
