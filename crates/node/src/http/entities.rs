@@ -342,7 +342,7 @@ async fn answer(app: &App, query: String, caller: &Caller) -> Result<Response, P
     }
 }
 
-fn sparql_problem(error: &SparqlError) -> Problem {
+pub(super) fn sparql_problem(error: &SparqlError) -> Problem {
     let detail = error.to_string();
     match error {
         SparqlError::Evaluation(_) => Problem::internal(detail),
