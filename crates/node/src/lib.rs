@@ -42,6 +42,7 @@ mod reload;
 mod scrub;
 mod sensors;
 mod shared;
+mod signatures;
 mod size_limit;
 mod storage;
 mod streams;

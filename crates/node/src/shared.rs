@@ -17,6 +17,7 @@ use crate::observability::Observability;
 use crate::permits::Permits;
 use crate::registrar::Registrar;
 use crate::sensors::Sensors;
+use crate::signatures::Signatures;
 use crate::storage::Storage;
 use crate::wrappers::{Exporters, Wrappers};
 use crate::written::Producers;
@@ -39,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) registry: Registry,
     /// The checked value sets of UDDI.
     pub(crate) taxonomies: Arc<Taxonomies>,
+    /// Signed SOAP messages; `None` if signatures count nowhere.
+    pub(crate) signatures: Option<Signatures>,
     pub(crate) registrar: Registrar,
     pub(crate) devices: Devices,
     pub(crate) sensors: Sensors,

@@ -31,6 +31,7 @@ mod routes;
 mod sensors;
 mod server;
 pub(crate) mod shapes;
+mod signed;
 mod streams;
 mod uddi;
 mod units;
@@ -64,7 +65,8 @@ pub(crate) fn routes() -> Routes {
             OPEN,
             uddi::describe_inquiry,
         )
-        .post(uddi::INQUIRY, "inquire_uddi", READ, uddi::inquire)
+        // Its handler checks the role: a signed message has its account inside.
+        .post(uddi::INQUIRY, "inquire_uddi", OPEN, uddi::inquire)
         .get(
             uddi::PUBLISH,
             "describe_uddi_publication",
@@ -417,6 +419,10 @@ pub(crate) fn router(app: App) -> Router {
     router
         .merge(console::routes())
         .fallback(not_found)
+        .layer(axum::middleware::from_fn_with_state(
+            app.clone(),
+            signed::judge,
+        ))
         .layer(axum::middleware::from_fn(params::refuse_compressed))
         .layer(axum::middleware::from_fn_with_state(guard, guard::guard))
         .with_state(app)

@@ -21,9 +21,11 @@ use chappe_registry::{Access, Publication};
 use chappe_transport::Hop;
 use chappe_xml::Limits;
 
+use super::guard::for_the_whole_node;
 use super::params;
 use super::parts;
 use super::publish::room;
+use super::signed::SignedBy;
 use crate::accounts::{Audit, AuditCharge, Caller, Change, Refusal};
 use crate::clock;
 use crate::permits::RequestKind;
@@ -75,19 +77,19 @@ fn soap(status: StatusCode, text: String) -> Response {
         .into_response()
 }
 
-fn faulty(text: String) -> Response {
+pub(super) fn faulty(text: String) -> Response {
     soap(StatusCode::INTERNAL_SERVER_ERROR, text)
 }
 
 /// The answer to a request that failed.
-fn failed(app: &App, error: &Error) -> Response {
+pub(super) fn failed(app: &App, error: &Error) -> Response {
     faulty(message::fault_text(message::fault(
         error,
         &app.identity.name,
     )))
 }
 
-fn limits(app: &App) -> Limits {
+pub(super) fn limits(app: &App) -> Limits {
     Limits {
         bytes: app.config.http.max_body_bytes as usize,
         expanded_bytes: TREE_BYTES_MAX,
@@ -96,7 +98,7 @@ fn limits(app: &App) -> Limits {
 }
 
 /// The body of a request.
-async fn read(app: &App, body: Body) -> Result<Bytes, Error> {
+pub(super) async fn read(app: &App, body: Body) -> Result<Bytes, Error> {
     params::body(app, body).await.map_err(|problem| {
         let code = match problem.status {
             413 => ErrorCode::MessageTooLarge,
@@ -107,7 +109,7 @@ async fn read(app: &App, body: Body) -> Result<Bytes, Error> {
 }
 
 /// Runs work on a thread that may block, with a permit of the caller.
-async fn run<T: Send + 'static>(
+pub(super) async fn run<T: Send + 'static>(
     app: &App,
     caller: &Caller,
     work: impl FnOnce(&App) -> T + Send + 'static,
@@ -124,8 +126,11 @@ async fn run<T: Send + 'static>(
     done.await.map_err(failed)
 }
 
-/// Answers an inquiry.
+/// Answers an inquiry. The caller of a signed one is known only here, so the role is checked here.
 pub(super) async fn inquire(State(app): State<App>, caller: Caller, body: Body) -> Response {
+    if let Err((_, problem)) = for_the_whole_node(&caller, Role::Read) {
+        return problem.into_response();
+    }
     let answered = async {
         let bytes = read(&app, body).await?;
         let reader = caller.reader();
@@ -157,11 +162,15 @@ pub(super) async fn publish(State(app): State<App>, request: HttpRequest) -> Res
     let address = peer.map(|ConnectInfo(peer)| peer.ip());
     let caller = request.extensions().get::<Caller>();
     let caller = caller.cloned().unwrap_or_default();
+    let signer = request.extensions().get::<SignedBy>().cloned();
     let body = request.into_body();
     let of = app.clone();
     let running = tokio::spawn(async move {
         let bytes = read(&of, body).await?;
-        let outcome = run(&of, &caller, move |app| change(app, &bytes, address)).await?;
+        let outcome = run(&of, &caller, move |app| {
+            change(app, &bytes, address, signer)
+        });
+        let outcome = outcome.await?;
         Ok::<Response, Error>(outcome.complete(&of).await)
     });
     match running.await {
@@ -215,7 +224,7 @@ impl Outcome {
 }
 
 /// Reads a message and runs its request, without waiting for the disk.
-fn change(app: &App, bytes: &[u8], address: Option<IpAddr>) -> Outcome {
+fn change(app: &App, bytes: &[u8], address: Option<IpAddr>, signer: Option<SignedBy>) -> Outcome {
     let operator = &app.identity.name;
     let received = message::receive(bytes, limits(app), Port::Publication, operator);
     let Message {
@@ -246,7 +255,7 @@ fn change(app: &App, bytes: &[u8], address: Option<IpAddr>) -> Outcome {
         };
     }
     let token = token.and_then(|token| token.parse::<Token>().ok());
-    let caller = match publisher(app, token.as_ref()) {
+    let caller = match publisher(app, token.as_ref(), signer) {
         Ok(caller) => caller,
         Err(error) => return Outcome::refused(error),
     };
@@ -384,8 +393,11 @@ fn admit(
     Ok(Answer::AuthToken(token.reveal()))
 }
 
-/// The account of a token that get_authToken gave.
-fn publisher(app: &App, token: Option<&Token>) -> Result<Caller, Error> {
+/// The account that signed a message, or that of a token that get_authToken gave.
+fn publisher(app: &App, token: Option<&Token>, signer: Option<SignedBy>) -> Result<Caller, Error> {
+    if let Some(SignedBy(caller)) = signer {
+        return Ok(caller);
+    }
     let found = token.ok_or(Refusal::Unknown);
     found
         .and_then(|token| app.accounts.publisher(token))
