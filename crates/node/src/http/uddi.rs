@@ -128,7 +128,15 @@ pub(super) async fn run<T: Send + 'static>(
 
 /// Answers an inquiry. The caller of a signed one is known only here, so the role is checked here.
 pub(super) async fn inquire(State(app): State<App>, caller: Caller, body: Body) -> Response {
-    if let Err((_, problem)) = for_the_whole_node(&caller, Role::Read) {
+    if let Err((reason, problem)) = for_the_whole_node(&caller, Role::Read) {
+        let (drops, detail) = (&app.observability.drops, problem.detail.clone());
+        drops.record(
+            Hop::Http,
+            reason,
+            caller.name(),
+            detail,
+            problem.hint.clone().map(String::from),
+        );
         return problem.into_response();
     }
     let answered = async {

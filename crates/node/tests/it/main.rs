@@ -40,6 +40,7 @@ mod sensor_schema;
 mod sensor_windows;
 mod sensor_wrappers;
 mod shares;
+mod signed_uddi;
 mod strange_endpoints;
 mod stream_removal;
 mod tls;
