@@ -56,6 +56,7 @@ pub mod uddi;
 mod uddi_keys;
 mod view;
 pub mod vocabulary;
+mod watch;
 
 pub use access::Access;
 pub use chappe_identity::Principal;
@@ -74,3 +75,7 @@ pub use scope::is_in_scope;
 pub use search::{DEFAULT_SEARCH_LIMIT, MAX_SEARCH_LIMIT, Search, SearchResult};
 pub use sparql::{Cost, SparqlAnswer};
 pub use turtle::triples_from_turtle;
+pub use watch::{
+    MAX_KNOWN, Mark, ResyncReason, Watch, WatchEvent, WatchItem, WatchStart, WatchStep,
+    WatchSubject,
+};

@@ -15,7 +15,7 @@ use chappe_identity::Principal;
 
 use crate::entity::Entity;
 use crate::error::Error;
-use crate::feed::{Entry, Feed, Subscription};
+use crate::feed::{Entry, Feed, Side, Subscription};
 use crate::journal::{Journal, JournalError, Receipt, block_on};
 use crate::limits::{Interrupt, Room, SparqlError, SparqlLimits};
 use crate::pending::Pending;
@@ -94,6 +94,8 @@ struct Writer {
     /// Bytes appended to it since then by this registry.
     bytes_since_snapshot: usize,
     stopped: Option<String>,
+    /// Memory is read from the journal for the first time.
+    is_opening: bool,
 }
 
 /// Size and state of the registry.
@@ -139,6 +141,7 @@ impl Registry {
                 since_snapshot: 0,
                 bytes_since_snapshot: 0,
                 stopped: None,
+                is_opening: true,
             }),
             feed: feed.clone(),
             compacting: Mutex::default(),
@@ -152,7 +155,10 @@ impl Registry {
         let registry = Self {
             inner: Arc::new(inner),
         };
-        registry.inner.catch_up(&mut registry.inner.writer())?;
+        let mut writer = registry.inner.writer();
+        registry.inner.catch_up(&mut writer)?;
+        writer.is_opening = false;
+        drop(writer);
         Ok(registry)
     }
 
@@ -649,6 +655,10 @@ impl Inner {
     }
 
     fn apply(&self, writer: &mut Writer, position: u64, record: Record) {
+        if writer.is_opening && matches!(record, Record::Keep(_)) {
+            // A change beside the snapshot may concern an entity that is not in memory yet.
+            self.feed.forget_through(position);
+        }
         let entries = if matches!(&record, Record::Batch(steps) if steps.is_empty()) {
             Vec::new()
         } else {
@@ -785,28 +795,37 @@ impl Record {
 }
 
 fn publish_in(state: &mut State, entity: Entity) -> Entry {
-    let before = state.rule_of(&entity.key);
+    let before = state.side_of(&entity.key);
+    let mut predicates = state.predicates_of(&entity.key);
     state.insert(&entity);
+    predicates.add(state.predicates_of(&entity.key));
     Entry {
         key: entity.key,
         kind: entity.kind,
-        before: before.map(|(rule, _)| rule),
-        after: Some(OwnedRule {
-            owner: entity.owner,
-            access: entity.access,
-            rights: entity.rights,
+        before,
+        after: Some(Side {
+            name: entity.name,
+            rule: OwnedRule {
+                owner: entity.owner,
+                access: entity.access,
+                rights: entity.rights,
+            },
         }),
+        predicates,
     }
 }
 
 fn remove_in(state: &mut State, key: String) -> Option<Entry> {
-    let (rule, kind) = state.rule_of(&key)?;
+    let (_, kind) = state.rule_of(&key)?;
+    let before = state.side_of(&key);
+    let predicates = state.predicates_of(&key);
     state.remove(&key);
     Some(Entry {
         key,
         kind,
-        before: Some(rule),
+        before,
         after: None,
+        predicates,
     })
 }
 

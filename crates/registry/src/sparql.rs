@@ -108,20 +108,25 @@ pub(crate) fn run(
     {
         return answer;
     }
-    // A deep query runs on its own stack; the pages that it does not touch cost nothing.
+    let failed = |reason: String| Err(SparqlError::Evaluation(reason));
+    match with_stack(|| asked.answer(false)) {
+        Ok(Some(answer)) => answer,
+        Ok(None) => failed(WITHOUT_ANSWER.to_owned()),
+        Err(reason) => failed(reason),
+    }
+}
+
+const WITHOUT_ANSWER: &str = "the thread of the query ended without an answer";
+
+/// Runs on a large stack of its own; the pages that are not touched cost nothing.
+fn with_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
             .name("sparql".to_owned())
             .stack_size(STACK_BYTES);
-        let failed = |reason: String| Err(SparqlError::Evaluation(reason));
-        match thread.spawn_scoped(scope, || asked.answer(false)) {
-            Err(error) => failed(format!("cannot start a thread for the query: {error}")),
-            Ok(thread) => match thread.join() {
-                Ok(Some(answer)) => answer,
-                Ok(None) | Err(_) => {
-                    failed("the thread of the query ended without an answer".to_owned())
-                }
-            },
+        match thread.spawn_scoped(scope, work) {
+            Err(error) => Err(format!("cannot start a thread for the query: {error}")),
+            Ok(thread) => thread.join().map_err(|_| WITHOUT_ANSWER.to_owned()),
         }
     })
 }
@@ -175,6 +180,20 @@ fn parse(text: &str) -> Result<(Query, QueryTraits), SparqlError> {
         Query::Describe { .. } => return Err(SparqlError::Unsupported("DESCRIBE")),
     };
     Ok((query, traits))
+}
+
+/// The query of a subscription, which is not evaluated yet.
+pub(crate) fn parsed(text: &str) -> Result<Query, SparqlError> {
+    let limits = SparqlLimits::default();
+    if text.len() > limits.query_bytes {
+        return Err(over("query bytes", limits.query_bytes));
+    }
+    let checked = guard::check(text)?;
+    let on_large_stack = || parse(&checked.text).map(|(query, _)| query);
+    if checked.small {
+        return on_large_stack();
+    }
+    with_stack(on_large_stack).unwrap_or_else(|reason| Err(SparqlError::Evaluation(reason)))
 }
 
 fn planned(query: Query, view: &View) -> Query {

@@ -10,12 +10,14 @@ use crate::access::Access;
 use crate::dictionary::{Dictionary, Id, MAX_TERMS};
 use crate::entity::{Entity, EntityKind};
 use crate::error::Error;
+use crate::feed::Side;
 use crate::groups::{Groups, Part};
 use crate::keys::EntityKeys;
 use crate::ordered::OrderedSet;
 use crate::partition::{Partition, fold};
 use crate::rights::{OwnedRule, Rights};
 use crate::uddi_keys::{UddiClass, UddiKeys, class_of};
+use crate::watch::Predicates;
 use crate::{scope, vocabulary};
 
 /// An entity as numbers.
@@ -323,6 +325,29 @@ impl State {
             rights,
         };
         Some((owned, stored.kind))
+    }
+
+    /// What the change feed remembers of the entity `key`.
+    pub(crate) fn side_of(&self, key: &str) -> Option<Side> {
+        let stored = self.stored(self.dictionary.iri(key)?)?;
+        let name = self.dictionary.value(stored.name()).to_owned();
+        let (rule, _) = self.rule_of(key)?;
+        Some(Side { name, rule })
+    }
+
+    /// The predicates of the triples of the entity `key`.
+    pub(crate) fn predicates_of(&self, key: &str) -> Predicates {
+        let mut predicates = Predicates::default();
+        let id = self.dictionary.iri(key);
+        if let Some(stored) = id.and_then(|id| self.stored(id)) {
+            let mut last = None;
+            for [_, predicate, _] in &stored.triples {
+                if last.replace(*predicate) != Some(*predicate) {
+                    predicates.insert(self.dictionary.value(*predicate));
+                }
+            }
+        }
+        predicates
     }
 
     /// All entities.
