@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::Access;
 use crate::error::Error;
-use crate::rights::Rights;
+use crate::rights::{Holder, Rights, readers};
 
 /// Maximum length of a key, name, type, scope, owner or reader in bytes. UDDI allows names of 255
 /// characters; the rest is room for IRIs.
@@ -128,9 +128,21 @@ impl Entity {
         // Indexes of what is not public: see `groups`.
         let copies = match &self.access {
             Access::Public => 0,
-            Access::Owner => 1,
-            Access::Readers(_) => 2,
+            Access::Owner | Access::Readers(_) => {
+                let readers = readers(&self.owner, &self.access, &self.rights);
+                match readers.contains(&Holder::Everybody) {
+                    true => 0,
+                    false => readers.len(),
+                }
+            }
         };
+        // Statements of rights are in the indexes of the operator and of each administrator.
+        let stated = self.rights.iter().map(|(_, holder)| {
+            let (Holder::Account(name) | Holder::Group(name)) = holder else {
+                return TRIPLE_BYTES;
+            };
+            TRIPLE_BYTES + COPY_BYTES * (1 + self.rights.administer.len()) + name.len()
+        });
         let entity_bytes = ENTITY_BYTES + 4 * copies * COPY_BYTES;
         let triple_bytes = TRIPLE_BYTES + copies * COPY_BYTES;
         let readers = match &self.access {
@@ -154,7 +166,7 @@ impl Entity {
             };
             subject + triple.predicate.as_str().len() + object + triple_bytes
         });
-        let own = self.key.len() + self.name.len() + self.owner.len();
+        let own = self.key.len() + self.name.len() + self.owner.len() + stated.sum::<usize>();
         entity_bytes + own + lists.sum::<usize>() + triples.sum::<usize>()
     }
 

@@ -428,7 +428,7 @@ impl Registry {
     /// Bytes of the entities of an owner, as [`Entity::counted_bytes`] counts them.
     #[must_use]
     pub fn bytes_of(&self, owner: &str) -> usize {
-        self.inner.snapshot_of_memory().bytes_of(owner)
+        self.inner.snapshot_of_memory().owned_by(owner).1
     }
 
     /// Sizes and counters.
@@ -515,7 +515,7 @@ impl Inner {
                 false => Ok(()),
             }
         };
-        let (all, own) = (all + state.bytes(), own + state.bytes_of(owner));
+        let (all, own) = (all + state.bytes(), own + state.owned_by(owner).1);
         check(
             format!("the entities of {owner:?}"),
             own,

@@ -452,7 +452,13 @@ impl<'a> Walk<'a> {
         matches: &mut Vec<(String, String, Id)>,
     ) {
         let start = matches.len();
+        let mut last = None;
         while let Some(Reverse((Text { text, entity }, part))) = self.heads.pop() {
+            // Another part may have the same entity: equal keys come one after the other.
+            if last.replace(entity) == Some(entity) {
+                self.advance(part);
+                continue;
+            }
             // Equal names are ordered by key, not by number: all of them are read.
             let full = matches.len() - start > limit;
             if full && matches.last().is_some_and(|(name, _, _)| **name != *text) {

@@ -217,6 +217,7 @@ pub(crate) struct View {
     named: Option<Arc<[Graph]>>,
     budget: Arc<Budget>,
     local: RefCell<Local>,
+    principal: Principal,
 }
 
 impl View {
@@ -234,7 +235,7 @@ impl View {
                 .collect();
             let graphs = ids.into_iter();
             graphs
-                .filter_map(|id| Graph::find(state, id, &partitions))
+                .filter_map(|id| Graph::find(state, id, &partitions, principal))
                 .collect()
         };
         Self {
@@ -244,6 +245,7 @@ impl View {
             partitions,
             budget,
             local: RefCell::default(),
+            principal: principal.clone(),
         }
     }
 
@@ -282,7 +284,7 @@ impl View {
     /// The named graph `id` of the query.
     fn graph(&self, id: Id) -> Option<Graph> {
         match &self.named {
-            None => Graph::find(&self.state, id, &self.partitions),
+            None => Graph::find(&self.state, id, &self.partitions, &self.principal),
             Some(named) => named.iter().find(|graph| graph.name == id).cloned(),
         }
     }
@@ -403,8 +405,12 @@ impl QueryableDataset<'static> for View {
         let chosen = self.named.clone();
         let all = chosen.is_none().then(|| Arc::clone(&self.partitions));
         let all = all.into_iter().flat_map(|partitions| {
-            let kinds: Vec<_> = partitions.iter().map(|it| it.kinds.iter()).collect();
-            kinds.into_iter().flatten().map(|[_, entity]| entity)
+            let (only, shared): (Vec<_>, Vec<_>) = partitions.iter().partition(|it| it.is_only);
+            let entities = |set: &Arc<Partition>| set.kinds.iter().map(|[_, entity]| entity);
+            // Several sets of indexes may hold one entity.
+            let shared: BTreeSet<Id> = shared.into_iter().flat_map(entities).collect();
+            let only: Vec<_> = only.into_iter().map(entities).collect();
+            only.into_iter().flatten().chain(shared)
         });
         let chosen = chosen.map(|graphs| graphs.to_vec()).unwrap_or_default();
         let chosen = chosen.into_iter().map(|graph| graph.name);

@@ -73,6 +73,15 @@ terms! {
     SERIAL_NUMBER = "https://chappe.example/ns#serialNumber";
     /// Name of a command that a virtual sensor's device accepts, a literal.
     COMMAND = "https://chappe.example/ns#command";
+    /// Who may read an entity; a literal as of [`crate::Holder`]. Visible to those who may administer it, as the
+    /// next three.
+    MAY_READ = "https://chappe.example/ns#mayRead";
+    /// Who may annotate an entity.
+    MAY_ANNOTATE = "https://chappe.example/ns#mayAnnotate";
+    /// Who may change an entity.
+    MAY_WRITE = "https://chappe.example/ns#mayWrite";
+    /// Who may administer an entity.
+    MAY_ADMINISTER = "https://chappe.example/ns#mayAdminister";
     /// Class of nodes.
     NODE_CLASS = "https://chappe.example/ns#Node";
     /// Class of devices.
@@ -85,6 +94,18 @@ terms! {
     VIRTUAL_SENSOR_CLASS = "https://chappe.example/ns#VirtualSensor";
     /// Class of everything else.
     OTHER_CLASS = "https://chappe.example/ns#Other";
+}
+
+/// The property that states who has a right.
+#[must_use]
+pub const fn right(right: crate::Right) -> NamedNodeRef<'static> {
+    use crate::Right;
+    match right {
+        Right::Read => MAY_READ,
+        Right::Annotate => MAY_ANNOTATE,
+        Right::Write => MAY_WRITE,
+        Right::Administer => MAY_ADMINISTER,
+    }
 }
 
 /// The class an entity of `kind` is an instance of.

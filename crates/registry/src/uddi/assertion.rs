@@ -129,7 +129,7 @@ fn about(graph: &Graph<'_>, business: Id) -> Vec<Asserted> {
     ids.extend(graph.subjects(uddi::TO_KEY, business));
     let mut found: Vec<Asserted> = Vec::new();
     let mut known: HashMap<PublisherAssertion, usize> = HashMap::new();
-    for id in ids {
+    for id in graph.by_time(ids) {
         let Some(entity) = graph.entity(id) else {
             continue;
         };
@@ -178,8 +178,11 @@ pub(crate) fn owned(graph: &Graph<'_>, publisher: &str, class: UddiClass) -> Vec
         keys.take_while(|key| key[0] == owner)
     });
     let ids = keys.map(|[_, id]| id);
-    ids.filter(|id| graph.fields(*id, class).is_some())
-        .collect()
+    // Several sets of indexes may hold one entity.
+    let ids: BTreeSet<Id> = ids
+        .filter(|id| graph.fields(*id, class).is_some())
+        .collect();
+    graph.by_time(ids)
 }
 
 /// The key and value of each assertion that a publisher made.

@@ -51,6 +51,8 @@ const QUERIES: &[&str] = &[
     "SELECT * { ?s e:p0 ?x FILTER(REGEX(STR(?x), \"n[12]\") && ?s != e:n3) }",
     "SELECT * { ?s e:p0 ?x FILTER(?x IN (1, 2, \"t1\", e:n2)) }",
     "SELECT * { ?s e:p0 ?x FILTER(?nothing) }",
+    "SELECT * { ?s c:mayRead ?h OPTIONAL { ?s c:mayWrite ?w } }",
+    "SELECT ?h (COUNT(*) AS ?n) { ?s ?p ?h FILTER(?p IN (c:mayRead, c:mayAdminister)) } GROUP BY ?h",
     "SELECT * { ?f s:observedProperty ?p . ?d c:owner ?w . ?d e:p1 ?f }",
     "ASK { ?s c:owner \"cleo\" }",
     "ASK { e:n1 ?p ?o }",
