@@ -15,7 +15,7 @@ use crate::keys::EntityKeys;
 use crate::ordered::OrderedSet;
 use crate::partition::{Partition, fold};
 use crate::uddi_keys::{UddiClass, UddiKeys, class_of};
-use crate::{scope, vocabulary};
+use crate::{piece_keys, scope, vocabulary};
 
 /// An entity as numbers.
 struct StoredEntity {
@@ -245,8 +245,19 @@ impl State {
         }
         let uddi = class_of(&self.dictionary, stored.types())
             .map(|class| UddiKeys::of(&self.dictionary, class, entity, stored.own_triples()));
+        let pieces = match stored.kind {
+            EntityKind::Metadata => piece_keys::of(
+                &self.dictionary,
+                entity,
+                stored.owner(),
+                stored.own_triples(),
+            ),
+            _ => None,
+        };
+        about.extend(pieces.as_ref().map(|(subject, _)| *subject));
         EntityKeys {
             entity,
+            pieces: pieces.map(|(_, keys)| keys).unwrap_or_default(),
             triples: stored.triples.iter().copied().collect(),
             name: fold(self.dictionary.value(stored.name())).into(),
             scopes: scopes.map(Arc::from).collect(),
