@@ -9,6 +9,7 @@ use crate::access::Access;
 use crate::limits::Room;
 use crate::record::Step;
 use crate::registry::{Publication, Registry};
+use crate::rights::{Holder, OwnedRule, Right, Rights};
 use crate::state::State;
 use crate::uddi::{random_uuid, uuid_iri};
 
@@ -23,8 +24,9 @@ pub struct Draft {
     pub piece_type: String,
     /// The value.
     pub value: Value,
-    /// Who may read it. `None`: for a new piece, who may read the subject; for a known one, as before.
-    pub access: Option<Access>,
+    /// Who may read and change it. `None`: for a new piece, those who may read the subject read it;
+    /// for a known one, as before.
+    pub rule: Option<(Access, Rights)>,
 }
 
 /// A change that is visible and durable once `publication` resolves.
@@ -55,7 +57,6 @@ pub struct Annotator<'a> {
     registry: &'a Registry,
     name: &'a str,
     reader: Principal,
-    may_delete_all: bool,
     unix_ms: i64,
     random: &'a mut dyn FnMut() -> u128,
     room: Room,
@@ -75,7 +76,6 @@ impl<'a> Annotator<'a> {
             registry,
             name,
             reader,
-            may_delete_all: false,
             unix_ms,
             random,
             room: Room::default(),
@@ -89,19 +89,12 @@ impl<'a> Annotator<'a> {
         self
     }
 
-    /// The account administers the registry: it may delete pieces of others. It may not update
-    /// them, because their author would then seem to have written its words.
-    #[must_use]
-    pub fn administering(mut self, may_delete_all: bool) -> Self {
-        self.may_delete_all = may_delete_all;
-        self
-    }
-
-    /// Attaches a piece (addMetadataToEntity), or updates the one with the key of the draft.
+    /// Attaches a piece (addMetadataToEntity), or updates the one with the key of the draft. A piece
+    /// remains its author's when another updates it, who has the right to from its author.
     ///
     /// # Errors
-    /// [`Error::UnknownSubject`], [`Error::UnknownPiece`], [`Error::NotAuthor`], [`Error::Invalid`],
-    /// or the registry's own.
+    /// [`Error::UnknownSubject`], [`Error::UnknownPiece`], [`Error::Refused`] without the right to
+    /// annotate the subject or to change the piece, [`Error::Invalid`], or the registry's own.
     pub fn attach(&mut self, draft: &Draft) -> Result<Changed<Piece>, Error> {
         iri("subject", &draft.subject)?;
         let new_key = uuid_iri(random_uuid((self.random)()));
@@ -116,15 +109,17 @@ impl<'a> Annotator<'a> {
                 let reason = format!("is not that of the piece, {}", known.subject);
                 return Err(Error::invalid("subject", reason));
             }
-            let access = self.access(state, draft, known.as_ref())?;
+            let (access, rights) = self.rule(state, draft, known.as_ref())?;
+            let author = known.map_or_else(|| self.name.to_owned(), |piece| piece.author);
             let piece = Piece {
                 key: draft.key.clone().unwrap_or_else(|| new_key.clone()),
                 subject: draft.subject.clone(),
                 piece_type: draft.piece_type.clone(),
                 value: draft.value.clone(),
-                author: self.name.to_owned(),
+                author,
                 date_ms: self.unix_ms,
                 access,
+                rights,
             };
             Ok::<_, Error>((vec![Step::Publish(piece.to_entity()?)], piece))
         })?;
@@ -138,13 +133,10 @@ impl<'a> Annotator<'a> {
     /// subject that does not exist.
     ///
     /// # Errors
-    /// [`Error::UnknownPiece`], [`Error::NotAuthor`], or the registry's own.
+    /// [`Error::UnknownPiece`], [`Error::Refused`], or the registry's own.
     pub fn delete(&mut self, key: &str) -> Result<Changed<Piece>, Error> {
         let (publication, piece) = self.registry.transact(&self.room, |state| {
-            let piece = visible_piece(state, key, &self.reader)?;
-            if piece.author != self.name && !self.may_delete_all {
-                return Err(not_author(piece));
-            }
+            let piece = self.own_piece(state, key)?;
             Ok::<_, Error>((vec![Step::Remove(key.to_owned())], piece))
         })?;
         Ok(Changed {
@@ -153,59 +145,88 @@ impl<'a> Annotator<'a> {
         })
     }
 
+    /// A piece that the caller may change.
     fn own_piece(&self, state: &State, key: &str) -> Result<Piece, Error> {
         let piece = visible_piece(state, key, &self.reader)?;
-        match piece.author == self.name {
+        let rule = state.rule_of(key);
+        let may = rule.is_some_and(|(rule, _)| rule.permits(&self.reader, Right::Write));
+        match may {
             true => Ok(piece),
-            false => Err(not_author(piece)),
+            false => Err(Error::Refused {
+                key: piece.key,
+                owner: piece.author,
+                right: Right::Write,
+            }),
         }
     }
 
-    /// Who may read the piece: nobody who may not read its subject.
-    fn access(&self, state: &State, draft: &Draft, known: Option<&Piece>) -> Result<Access, Error> {
-        let asked = draft
-            .access
-            .clone()
-            .or(known.map(|piece| piece.access.clone()));
+    /// Who may read the piece: by default, those who may read its subject.
+    fn rule(
+        &self,
+        state: &State,
+        draft: &Draft,
+        known: Option<&Piece>,
+    ) -> Result<(Access, Rights), Error> {
+        let before = known.map(|piece| (piece.access.clone(), piece.rights.clone()));
+        let asked = draft.rule.clone().or(before);
         if wsdl_part::is_part(&draft.subject) {
             return Ok(asked.unwrap_or_default());
         }
-        let rule = state.rule_of(&draft.subject);
-        let rule = rule.filter(|(owner, access, _)| access.allows(owner, &self.reader));
-        let (owner, access, _) =
-            rule.ok_or_else(|| Error::UnknownSubject(draft.subject.clone()))?;
-        let of_subject = match access {
-            Access::Public => Access::Public,
-            Access::Owner if owner == self.name => Access::Owner,
-            Access::Owner => Access::Readers(vec![owner]),
-            Access::Readers(mut readers) => {
-                readers.push(owner);
-                Access::Readers(readers)
-            }
-        };
+        let unknown = || Error::UnknownSubject(draft.subject.clone());
+        let (of, _) = state.rule_of(&draft.subject).ok_or_else(unknown)?;
+        if !of.permits(&self.reader, Right::Read) {
+            return Err(unknown());
+        }
+        // An update adds nothing to the subject.
+        if known.is_none() && !of.permits(&self.reader, Right::Annotate) {
+            return Err(Error::Refused {
+                key: draft.subject.clone(),
+                owner: of.owner,
+                right: Right::Annotate,
+            });
+        }
+        let is_public = of.permits(&Principal::Anonymous, Right::Read);
         match asked {
-            Some(Access::Public) if of_subject != Access::Public => {
-                let reason = "may not be public: the subject is not";
-                Err(Error::invalid("access", reason))
+            Some((access, rights)) => {
+                let is_wider = access == Access::Public || rights.read.contains(&Holder::Everybody);
+                if is_wider && !is_public {
+                    let reason = "may not be public: the subject is not";
+                    return Err(Error::invalid("access", reason));
+                }
+                Ok((access, rights))
             }
-            Some(asked) => Ok(asked),
-            None => Ok(of_subject),
+            None if is_public => Ok((Access::Public, Rights::default())),
+            None => Ok(readers_of(of, self.name)),
         }
     }
 }
 
-fn not_author(piece: Piece) -> Error {
-    Error::NotAuthor {
-        key: piece.key,
-        author: piece.author,
-    }
+/// The rule of a piece that `author` attaches to what not everybody may read.
+fn readers_of(subject: OwnedRule, author: &str) -> (Access, Rights) {
+    let mut readers = match subject.access {
+        Access::Readers(readers) => readers,
+        Access::Public | Access::Owner => Vec::new(),
+    };
+    readers.push(subject.owner);
+    readers.retain(|reader| reader != author);
+    let access = match readers.is_empty() {
+        true => Access::Owner,
+        false => Access::Readers(readers),
+    };
+    // A greater right includes that to read.
+    let read = subject.rights.iter().map(|(_, holder)| holder.clone());
+    let rights = Rights {
+        read: read.collect(),
+        ..Rights::default()
+    };
+    (access, rights.normalized())
 }
 
 /// The piece with this key that `reader` may see, whether or not its subject exists.
 pub(crate) fn visible_piece(state: &State, key: &str, reader: &Principal) -> Result<Piece, Error> {
     let unknown = || Error::UnknownPiece(key.chars().take(200).collect());
     let entity = state.get(key).ok_or_else(unknown)?;
-    if !entity.access.allows(&entity.owner, reader) {
+    if !entity.permits(reader, Right::Read) {
         return Err(unknown());
     }
     Piece::from_entity(entity).ok_or_else(unknown)
@@ -231,7 +252,7 @@ mod tests {
             subject: subject.to_owned(),
             piece_type: "urn:trust".to_owned(),
             value: Value::Text("high".to_owned()),
-            access: None,
+            rule: None,
         };
         let mut bits = 0;
         let mut random = || {

@@ -1,6 +1,7 @@
 //! Errors of requests about metadata.
 
 use crate::error::Error as RegistryError;
+use crate::rights::Right;
 
 /// The reason why a request was refused; nothing of it was done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -12,13 +13,15 @@ pub enum Error {
     /// The caller sees no entity with this key.
     #[error("no entity has the key {0}")]
     UnknownSubject(String),
-    /// Only the author may change a piece.
-    #[error("the piece {key} was written by {author}")]
-    NotAuthor {
+    /// The caller sees the entity, but lacks the right.
+    #[error("{key} is owned by {owner}, and you do not have the right {right} to it")]
+    Refused {
         /// Its key.
         key: String,
-        /// Its author.
-        author: String,
+        /// Its owner: of a piece, the author.
+        owner: String,
+        /// The right.
+        right: Right,
     },
     /// A part of the request is invalid.
     #[error("{field} {reason}")]

@@ -17,6 +17,7 @@ use crate::ordered::Iter;
 use crate::partition::Partition;
 use crate::piece_keys::{List, PieceKey};
 use crate::registry::Registry;
+use crate::rights::Right;
 use crate::state::State;
 
 /// Number of items in a page when a request names no limit.
@@ -93,9 +94,7 @@ impl Metadata {
     /// [`Error::UnknownPiece`].
     pub fn piece(&self, key: &str) -> Result<Piece, Error> {
         let piece = visible_piece(&self.state, key, &self.principal)?;
-        let is_author = matches!(&self.principal, Principal::Named(name) if *name == piece.author);
-        let is_shown = is_author || self.principal == Principal::Operator;
-        match is_shown || self.sees_subject(&piece.subject) {
+        match self.is_shown(&piece.subject, &piece.author) {
             true => Ok(piece),
             false => Err(Error::UnknownPiece(piece.key)),
         }
@@ -281,12 +280,11 @@ impl Metadata {
             || self
                 .state
                 .rule_of(subject)
-                .is_some_and(|(owner, access, _)| access.allows(&owner, &self.principal))
+                .is_some_and(|(rule, _)| rule.permits(&self.principal, Right::Read))
     }
 
     fn is_shown(&self, subject: &str, author: &str) -> bool {
-        let is_author = matches!(&self.principal, Principal::Named(name) if name == author);
-        is_author || self.sees_subject(subject)
+        self.principal.may_act_for(author) || self.sees_subject(subject)
     }
 
     /// The lists that hold the pieces of a criterion, whatever their date; `None`: there are none.

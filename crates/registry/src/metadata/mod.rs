@@ -14,20 +14,21 @@
 //! `metadata_wsdl.xsd`). Its queries in RDQL are SPARQL here.
 //!
 //! ```
+//! use chappe_identity::Role;
 //! use chappe_registry::metadata::{Annotator, Criterion, Draft, Value};
 //! use chappe_registry::{Entity, EntityKind, MemoryJournal, Principal, Registry};
 //!
 //! let registry = Registry::open(MemoryJournal::new())?;
 //! registry.publish(Entity::new("urn:device:7", EntityKind::Device, "Pump"))?.wait()?;
 //! let mut random = || 1;
-//! let reader = Principal::Named("ada".into());
+//! let reader = Principal::account("ada", [], [Role::Write]);
 //! let mut ada = Annotator::new(&registry, "ada", reader, 0, &mut random);
 //! let draft = Draft {
 //!     key: None,
 //!     subject: "urn:device:7".into(),
 //!     piece_type: "urn:trust".into(),
 //!     value: Value::Text("calibrated".into()),
-//!     access: None,
+//!     rule: None,
 //! };
 //! ada.attach(&draft)?.wait()?;
 //! let calibrated = Criterion {

@@ -7,6 +7,7 @@ use super::error::Error;
 use crate::access::Access;
 use crate::entity::{Entity, EntityKind, MAX_TERM_BYTES, MAX_TRIPLES};
 use crate::piece_keys;
+use crate::rights::Rights;
 use crate::turtle::triples_from_turtle;
 use crate::uddi::timestamp;
 use crate::vocabulary;
@@ -103,6 +104,8 @@ pub struct Piece {
     pub date_ms: i64,
     /// Who may read it.
     pub access: Access,
+    /// Further rights of others.
+    pub rights: Rights,
 }
 
 impl Piece {
@@ -120,6 +123,7 @@ impl Piece {
         let mut entity = Entity::new(self.key.as_str(), EntityKind::Metadata, self.value.label());
         entity.owner.clone_from(&self.author);
         entity.access = self.access.clone();
+        entity.rights = self.rights.clone();
         let mut say = |predicate: NamedNodeRef<'_>, object: Term| {
             let triple = Triple::new(own.clone(), predicate.into_owned(), object);
             entity.triples.push(triple);
@@ -175,6 +179,7 @@ impl Piece {
             key: entity.key,
             author: entity.owner,
             access: entity.access,
+            rights: entity.rights,
         })
     }
 }

@@ -13,3 +13,4 @@ mod power_loss;
 mod room;
 mod search;
 mod uddi;
+mod watch;

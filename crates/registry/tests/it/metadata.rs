@@ -5,12 +5,14 @@
 
 use std::collections::BTreeSet;
 
+use chappe_identity::Role;
 use chappe_registry::metadata::{
     Annotator, Changed, Criterion, Draft, Error, Piece, Value, WsdlPart,
 };
 use chappe_registry::uddi::{BusinessEntity, Key, Text};
 use chappe_registry::{
-    Access, Entity, EntityKind, MemoryJournal, Principal, Registry, Search, SparqlAnswer,
+    Access, Entity, EntityKind, Holder, MemoryJournal, Principal, Registry, Right, Rights, Search,
+    SparqlAnswer,
 };
 use proptest::prelude::*;
 
@@ -26,7 +28,7 @@ struct Board {
 }
 
 fn named(name: &str) -> Principal {
-    Principal::Named(name.to_owned())
+    Principal::account(name, [], [Role::Write])
 }
 
 fn draft(subject: &str, piece_type: &str, value: Value) -> Draft {
@@ -35,7 +37,7 @@ fn draft(subject: &str, piece_type: &str, value: Value) -> Draft {
         subject: subject.to_owned(),
         piece_type: piece_type.to_owned(),
         value,
-        access: None,
+        rule: None,
     }
 }
 
@@ -159,7 +161,7 @@ fn a_piece_comes_back_with_its_author_and_date() {
 }
 
 #[test]
-fn only_its_author_updates_a_piece_and_an_administrator_may_delete_it() {
+fn only_who_may_write_a_piece_changes_it_and_it_stays_its_authors() {
     let mut board = Board::new();
     let mut of_ada = draft(PUMP, "urn:trust", text("high"));
     let piece = board.attach("ada", &of_ada).unwrap();
@@ -173,11 +175,11 @@ fn only_its_author_updates_a_piece_and_an_administrator_may_delete_it() {
     };
     assert!(matches!(
         board.attach("bob", &stranger),
-        Err(Error::NotAuthor { author, .. }) if author == "ada"
+        Err(Error::Refused { owner, right: Right::Write, .. }) if owner == "ada"
     ));
     assert!(matches!(
         board.delete("bob", &piece.key),
-        Err(Error::NotAuthor { .. })
+        Err(Error::Refused { .. })
     ));
     let unknown = Draft {
         key: Some("urn:uuid:none".to_owned()),
@@ -217,10 +219,18 @@ fn only_its_author_updates_a_piece_and_an_administrator_may_delete_it() {
     );
     let page = board.registry.metadata(&Principal::Anonymous);
     assert_eq!(page.of_subject(PUMP, None, 100).unwrap().items.len(), 2);
+    // Ada lets bob change it.
+    let rights = Rights {
+        write: vec![Holder::Account("bob".to_owned())],
+        ..Rights::default()
+    };
+    of_ada.rule = Some((Access::Public, rights));
+    board.attach("ada", &of_ada).unwrap();
+    let by_bob = board.attach("bob", &stranger).unwrap();
+    assert_eq!(by_bob.author, "ada");
+    assert_eq!(by_bob.rights.write.len(), 1, "the rights stay");
     let mut random = || 7;
-    let root = Annotator::new(&board.registry, "root", Principal::Operator, 0, &mut random);
-    let mut root = root.administering(true);
-    assert!(matches!(root.attach(&of_ada), Err(Error::NotAuthor { .. })));
+    let mut root = Annotator::new(&board.registry, "root", Principal::Operator, 0, &mut random);
     root.delete(&piece.key).unwrap().wait().unwrap();
     let metadata = board.registry.metadata(&Principal::Operator);
     assert!(matches!(
@@ -322,14 +332,24 @@ fn a_piece_is_not_wider_than_its_subject() {
     board.publish(private, Access::Owner);
     board.publish(
         shared,
-        Access::Readers(vec!["ada".to_owned(), "bob".to_owned()]),
+        Access::Readers(vec!["bob".to_owned(), "cleo".to_owned()]),
     );
+    let mut entity = board.registry.get(shared, &Principal::Operator).unwrap();
+    entity.rights.annotate = Some(vec![Holder::Account("ada".to_owned())]);
+    board.registry.publish(entity).unwrap().wait().unwrap();
+    assert!(matches!(
+        board.attach("bob", &draft(shared, "urn:t", text("x"))),
+        Err(Error::Refused {
+            right: Right::Annotate,
+            ..
+        })
+    ));
     assert!(matches!(
         board.attach("ada", &draft(private, "urn:t", text("x"))),
         Err(Error::UnknownSubject(_))
     ));
     let mut wanted = draft(shared, "urn:t", text("x"));
-    wanted.access = Some(Access::Public);
+    wanted.rule = Some((Access::Public, Rights::default()));
     assert!(matches!(
         board.attach("ada", &wanted),
         Err(Error::Invalid {
@@ -337,7 +357,7 @@ fn a_piece_is_not_wider_than_its_subject() {
             ..
         })
     ));
-    wanted.access = None;
+    wanted.rule = None;
     let piece = board.attach("ada", &wanted).unwrap();
     let asked = [of_type("urn:t")];
     for (reader, sees) in [

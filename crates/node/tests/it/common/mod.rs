@@ -260,12 +260,17 @@ impl Live {
     }
 
     async fn open_with(node: &Node, query: &str, fields: &str) -> Option<Self> {
+        Self::open_path(node, &format!("/api/v1/live?{query}"), fields).await
+    }
+
+    /// Opens a stream of events at a path, with these header fields.
+    pub(crate) async fn open_path(node: &Node, path: &str, fields: &str) -> Option<Self> {
         // The system keeps little for who does not read.
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(64 << 10).unwrap();
         let mut stream = socket.connect(node.address()).await.unwrap();
         let request = format!(
-            "GET /api/v1/live?{query} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n",
+            "GET {path} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n",
             node.address()
         );
         stream.write_all(request.as_bytes()).await.unwrap();
