@@ -8,6 +8,8 @@
 //! [`uddi`] is the model of UDDI v2 on top: businesses, services, bindings and tModels, saved by
 //! requests that are one batch each, and its inquiries.
 //!
+//! [`metadata`] holds the pieces of metadata that anyone attaches to entities, each with its author.
+//!
 //! Everything is in memory and recorded in a [`Journal`]; with [`LogJournal`] it survives power loss.
 //!
 //! ```
@@ -39,9 +41,11 @@ mod journal;
 mod keys;
 mod limits;
 mod log_journal;
+pub mod metadata;
 mod ordered;
 mod partition;
 mod pending;
+mod piece_keys;
 mod plan;
 mod record;
 mod record_fields;

@@ -18,7 +18,7 @@ use crate::partition::{Partition, fold};
 use crate::rights::{OwnedRule, Rights};
 use crate::uddi_keys::{UddiClass, UddiKeys, class_of};
 use crate::watch::Predicates;
-use crate::{scope, vocabulary};
+use crate::{piece_keys, scope, vocabulary};
 
 /// An entity as numbers.
 pub(crate) struct StoredEntity {
@@ -286,9 +286,20 @@ impl State {
         }
         let uddi = class_of(&self.dictionary, stored.types())
             .map(|class| UddiKeys::of(&self.dictionary, class, entity, stored.own_triples()));
+        let pieces = match stored.kind {
+            EntityKind::Metadata => piece_keys::of(
+                &self.dictionary,
+                entity,
+                stored.owner(),
+                stored.own_triples(),
+            ),
+            _ => None,
+        };
+        about.extend(pieces.as_ref().map(|(subject, _)| *subject));
         EntityKeys {
             entity,
             triples: stored.without_rights().iter().copied().collect(),
+            pieces: pieces.map(|(_, keys)| keys).unwrap_or_default(),
             name: fold(self.dictionary.value(stored.name())).into(),
             scopes: scopes.map(Arc::from).collect(),
             types: stored.types().collect(),

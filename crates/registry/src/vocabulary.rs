@@ -94,6 +94,18 @@ terms! {
     VIRTUAL_SENSOR_CLASS = "https://chappe.example/ns#VirtualSensor";
     /// Class of everything else.
     OTHER_CLASS = "https://chappe.example/ns#Other";
+    /// Class of pieces of metadata.
+    METADATA_CLASS = "https://chappe.example/ns#Metadata";
+    /// A piece of metadata is about this.
+    ABOUT = "https://chappe.example/ns#about";
+    /// The account that attached a piece, a literal.
+    AUTHOR = "https://chappe.example/ns#author";
+    /// What a piece states, an IRI.
+    METADATA_TYPE = "https://chappe.example/ns#metadataType";
+    /// The value of a piece that is no graph.
+    METADATA_VALUE = "https://chappe.example/ns#metadataValue";
+    /// When a piece was attached or last updated, an `xsd:dateTime`.
+    METADATA_DATE = "https://chappe.example/ns#metadataDate";
 }
 
 /// The property that states who has a right.
@@ -108,6 +120,11 @@ pub const fn right(right: crate::Right) -> NamedNodeRef<'static> {
     }
 }
 
+/// Terms that only a piece of metadata has, and only about itself: nobody says in another's name
+/// what they wrote.
+pub const RESERVED: [NamedNodeRef<'static>; 5] =
+    [ABOUT, AUTHOR, METADATA_TYPE, METADATA_VALUE, METADATA_DATE];
+
 /// The class an entity of `kind` is an instance of.
 #[must_use]
 pub const fn class(kind: crate::EntityKind) -> NamedNodeRef<'static> {
@@ -119,5 +136,6 @@ pub const fn class(kind: crate::EntityKind) -> NamedNodeRef<'static> {
         EntityKind::Stream => STREAM_CLASS,
         EntityKind::VirtualSensor => VIRTUAL_SENSOR_CLASS,
         EntityKind::Other => OTHER_CLASS,
+        EntityKind::Metadata => METADATA_CLASS,
     }
 }

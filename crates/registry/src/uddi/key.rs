@@ -36,6 +36,19 @@ fn format_uuid(value: u128) -> String {
     )
 }
 
+/// A UUID of version 4 from 128 random bits.
+pub(crate) fn random_uuid(bits: u128) -> u128 {
+    // Version and variant of RFC 9562, section 5.4.
+    let bits = bits & !(0xF000_u128 << 64) & !(0xC000_u128 << 48);
+    bits | (0x4000_u128 << 64) | (0x8000_u128 << 48)
+}
+
+/// The `urn:uuid:` IRI of a UUID.
+pub(crate) fn uuid_iri(value: u128) -> String {
+    let uuid = format_uuid(value).to_ascii_lowercase();
+    format!("urn:uuid:{uuid}")
+}
+
 /// A key of any kind of UDDI data.
 pub trait Key: Copy + Eq + fmt::Display {
     /// The kind, as errors name it.
@@ -50,8 +63,7 @@ pub trait Key: Copy + Eq + fmt::Display {
 
     /// The key of the entity in the registry.
     fn iri(self) -> String {
-        let uuid = format_uuid(self.uuid()).to_ascii_lowercase();
-        format!("urn:uuid:{uuid}")
+        uuid_iri(self.uuid())
     }
 
     /// The key whose entity is `iri`.
@@ -61,9 +73,7 @@ pub trait Key: Copy + Eq + fmt::Display {
 
     /// A new key from 128 random bits.
     fn random(bits: u128) -> Self {
-        // Version 4 and variant of RFC 9562, section 5.4.
-        let bits = bits & !(0xF000_u128 << 64) & !(0xC000_u128 << 48);
-        Self::from_uuid(bits | (0x4000_u128 << 64) | (0x8000_u128 << 48))
+        Self::from_uuid(random_uuid(bits))
     }
 }
 

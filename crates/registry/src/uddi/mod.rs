@@ -59,6 +59,7 @@ use chappe_identity::Principal;
 
 pub use assertion::{AssertionStatus, CompletionStatus, FindRelatedBusinesses, RelatedBusiness};
 pub use canonical::canonical_tmodels;
+pub(crate) use encode::timestamp;
 pub use error::{Error, ErrorCode, KeyType};
 pub use find::{
     BusinessInfo, FindBinding, FindBusiness, FindService, FindTModel, List, MAX_ROWS, ServiceInfo,
@@ -68,6 +69,7 @@ pub use graph::MAX_ANSWER_BYTES;
 pub use key::{
     BindingKey, BusinessKey, GENERAL_KEYWORDS, Key, RELATIONSHIPS, ServiceKey, TModelKey, TYPES,
 };
+pub(crate) use key::{random_uuid, uuid_iri};
 pub use limits::{
     MAX_ADDRESS_LINE_CHARACTERS, MAX_CHILDREN, MAX_ELEMENTS, MAX_NAME_CHARACTERS,
     MAX_PHONE_CHARACTERS, MAX_SORT_CODE_CHARACTERS, MAX_TEXT_CHARACTERS,

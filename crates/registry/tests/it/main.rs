@@ -7,6 +7,7 @@ mod iris;
 mod join_order;
 mod journal;
 mod many_rules;
+mod metadata;
 mod model;
 mod power_loss;
 mod room;
