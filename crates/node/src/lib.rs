@@ -46,6 +46,7 @@ mod size_limit;
 mod storage;
 mod streams;
 mod tasks;
+mod things;
 mod view;
 mod why;
 mod wrappers;

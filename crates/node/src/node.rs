@@ -29,6 +29,7 @@ use crate::shared::{App, Shared};
 use crate::size_limit::SizeLimit;
 use crate::storage::{Storage, open_registry};
 use crate::streams::StreamSpec;
+use crate::things::Things;
 use crate::wrappers::{Exporters, Wrappers};
 use crate::written::{self, Producers};
 
@@ -125,6 +126,7 @@ impl Node {
                 .map_err(|reason| StartError::Taxonomies { reason })?,
             registry,
             registrar,
+            things: Things::default(),
             catalogue,
             observability,
             config,
@@ -173,6 +175,7 @@ impl Node {
             tasks.spawn(crate::kad::publish(app.clone()));
         }
         tasks.spawn(crate::health::watch(app.clone()));
+        tasks.spawn(crate::things::watch(app.clone()));
         let logs = app.storage.logs().map(|(name, log)| (name, log.clone()));
         tasks.spawn(crate::scrub::watch(
             logs,

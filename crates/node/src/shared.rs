@@ -18,6 +18,7 @@ use crate::permits::Permits;
 use crate::registrar::Registrar;
 use crate::sensors::Sensors;
 use crate::storage::Storage;
+use crate::things::Things;
 use crate::wrappers::{Exporters, Wrappers};
 use crate::written::Producers;
 
@@ -40,6 +41,7 @@ pub(crate) struct Shared {
     /// The checked value sets of UDDI.
     pub(crate) taxonomies: Arc<Taxonomies>,
     pub(crate) registrar: Registrar,
+    pub(crate) things: Things,
     pub(crate) devices: Devices,
     pub(crate) sensors: Sensors,
     pub(crate) wrappers: Wrappers,

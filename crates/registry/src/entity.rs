@@ -38,17 +38,20 @@ pub enum EntityKind {
     VirtualSensor,
     /// Anything else: an annotation, a place, a procedure.
     Other,
+    /// A Thing Description that somebody registered in the directory of things.
+    Thing,
 }
 
 impl EntityKind {
     /// Every kind.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Node,
         Self::Device,
         Self::Service,
         Self::Stream,
         Self::VirtualSensor,
         Self::Other,
+        Self::Thing,
     ];
 
     /// The name in the REST interface and on the command line.
@@ -61,6 +64,7 @@ impl EntityKind {
             Self::Stream => "stream",
             Self::VirtualSensor => "virtual-sensor",
             Self::Other => "other",
+            Self::Thing => "thing",
         }
     }
 

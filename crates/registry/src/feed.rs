@@ -27,6 +27,8 @@ pub enum Change {
         key: String,
         /// Its kind.
         kind: EntityKind,
+        /// Whether the subscriber could not see it before.
+        is_new: bool,
     },
     /// The entity was removed, or is no longer visible.
     Removed {
@@ -76,7 +78,8 @@ impl Entry {
         };
         let (key, kind) = (self.key.clone(), self.kind);
         if sees(&self.after) {
-            Some(Change::Published { key, kind })
+            let is_new = !sees(&self.before);
+            Some(Change::Published { key, kind, is_new })
         } else if sees(&self.before) {
             Some(Change::Removed { key, kind })
         } else {

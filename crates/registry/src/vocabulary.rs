@@ -5,6 +5,7 @@
 
 use oxrdf::NamedNodeRef;
 
+pub mod td;
 pub mod uddi;
 
 /// Namespace of Chappe's own terms.
@@ -98,5 +99,6 @@ pub const fn class(kind: crate::EntityKind) -> NamedNodeRef<'static> {
         EntityKind::Stream => STREAM_CLASS,
         EntityKind::VirtualSensor => VIRTUAL_SENSOR_CLASS,
         EntityKind::Other => OTHER_CLASS,
+        EntityKind::Thing => td::THING,
     }
 }

@@ -41,6 +41,7 @@ mod sensor_wrappers;
 mod shares;
 mod strange_endpoints;
 mod stream_removal;
+mod things;
 mod tls;
 mod tree;
 mod uddi;

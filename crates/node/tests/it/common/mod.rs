@@ -245,7 +245,8 @@ impl Live {
     /// Opens it with the token of an account.
     pub(crate) async fn open_as(node: &Node, query: &str, token: &str) -> Self {
         let field = format!("Authorization: Bearer {token}\r\n");
-        let opened = Self::open_with(node, query, &field).await;
+        let path = format!("/api/v1/live?{query}");
+        let opened = Self::open_with(node, &path, &field).await;
         opened.expect("it is let in")
     }
 
@@ -255,17 +256,27 @@ impl Live {
         query: &str,
         last_event: Option<&str>,
     ) -> Option<Self> {
-        let last = last_event.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
-        Self::open_with(node, query, &last).await
+        Self::try_open_at(node, &format!("/api/v1/live?{query}"), last_event).await
     }
 
-    async fn open_with(node: &Node, query: &str, fields: &str) -> Option<Self> {
+    /// Opens another stream of events.
+    pub(crate) async fn open_at(node: &Node, path: &str, last_event: Option<&str>) -> Self {
+        let opened = Self::try_open_at(node, path, last_event).await;
+        opened.expect("it is let in")
+    }
+
+    async fn try_open_at(node: &Node, path: &str, last_event: Option<&str>) -> Option<Self> {
+        let last = last_event.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
+        Self::open_with(node, path, &last).await
+    }
+
+    async fn open_with(node: &Node, path: &str, fields: &str) -> Option<Self> {
         // The system keeps little for who does not read.
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(64 << 10).unwrap();
         let mut stream = socket.connect(node.address()).await.unwrap();
         let request = format!(
-            "GET /api/v1/live?{query} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n",
+            "GET {path} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n",
             node.address()
         );
         stream.write_all(request.as_bytes()).await.unwrap();
