@@ -48,6 +48,7 @@ mod storage;
 mod streams;
 mod subscriptions;
 mod tasks;
+mod things;
 mod view;
 mod why;
 mod wrappers;

@@ -30,6 +30,7 @@ use crate::signatures::Signatures;
 use crate::size_limit::SizeLimit;
 use crate::storage::{Storage, open_registry};
 use crate::streams::StreamSpec;
+use crate::things::Things;
 use crate::wrappers::{Exporters, Wrappers};
 use crate::written::{self, Producers};
 
@@ -127,6 +128,7 @@ impl Node {
             signatures: Signatures::open(&config)?,
             registry,
             registrar,
+            things: Things::default(),
             catalogue,
             observability,
             config,
@@ -175,6 +177,7 @@ impl Node {
             tasks.spawn(crate::kad::publish(app.clone()));
         }
         tasks.spawn(crate::health::watch(app.clone()));
+        tasks.spawn(crate::things::watch(app.clone()));
         let logs = app.storage.logs().map(|(name, log)| (name, log.clone()));
         tasks.spawn(crate::scrub::watch(
             logs,

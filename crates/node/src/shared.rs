@@ -19,6 +19,7 @@ use crate::registrar::Registrar;
 use crate::sensors::Sensors;
 use crate::signatures::Signatures;
 use crate::storage::Storage;
+use crate::things::Things;
 use crate::wrappers::{Exporters, Wrappers};
 use crate::written::Producers;
 
@@ -43,6 +44,7 @@ pub(crate) struct Shared {
     /// Signed SOAP messages; `None` if signatures count nowhere.
     pub(crate) signatures: Option<Signatures>,
     pub(crate) registrar: Registrar,
+    pub(crate) things: Things,
     pub(crate) devices: Devices,
     pub(crate) sensors: Sensors,
     pub(crate) wrappers: Wrappers,

@@ -42,11 +42,13 @@ pub enum EntityKind {
     Other,
     /// A piece of metadata about something else; see [`crate::metadata`].
     Metadata,
+    /// A Thing Description that somebody registered in the directory of things.
+    Thing,
 }
 
 impl EntityKind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Node,
         Self::Device,
         Self::Service,
@@ -54,6 +56,7 @@ impl EntityKind {
         Self::VirtualSensor,
         Self::Other,
         Self::Metadata,
+        Self::Thing,
     ];
 
     /// The name in the REST interface and on the command line.
@@ -67,6 +70,7 @@ impl EntityKind {
             Self::VirtualSensor => "virtual-sensor",
             Self::Other => "other",
             Self::Metadata => "metadata",
+            Self::Thing => "thing",
         }
     }
 

@@ -55,6 +55,8 @@ mod scope;
 mod search;
 mod sparql;
 mod state;
+pub mod thing;
+mod time;
 mod turtle;
 pub mod uddi;
 mod uddi_keys;

@@ -5,6 +5,7 @@
 
 use oxrdf::NamedNodeRef;
 
+pub mod td;
 pub mod uddi;
 
 /// Namespace of Chappe's own terms.
@@ -137,5 +138,6 @@ pub const fn class(kind: crate::EntityKind) -> NamedNodeRef<'static> {
         EntityKind::VirtualSensor => VIRTUAL_SENSOR_CLASS,
         EntityKind::Other => OTHER_CLASS,
         EntityKind::Metadata => METADATA_CLASS,
+        EntityKind::Thing => td::THING,
     }
 }

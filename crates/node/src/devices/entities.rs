@@ -1,6 +1,8 @@
-//! The registry entities of devices and their services.
+//! The registry entities of devices and their services. A device is a thing of the directory too: its streams are
+//! properties and events.
 
-use chappe_registry::{Entity, EntityKind, vocabulary as v};
+use chappe_registry::vocabulary::{self as v, td};
+use chappe_registry::{Entity, EntityKind};
 
 use super::device::Device;
 use super::key::service_key;
@@ -18,6 +20,8 @@ pub(super) fn of_device(device: &Device) -> Vec<Entity> {
     entity.types.clone_from(&device.types);
     entity.scopes.clone_from(&device.scopes);
     let mut say = Statements::about(&device.key);
+    say.link(v::RDF_TYPE, td::THING.as_str());
+    say.text(td::TITLE, &entity.name);
     let texts = [
         (v::MANUFACTURER, &device.manufacturer),
         (v::MODEL, &device.model),
@@ -46,7 +50,10 @@ pub(super) fn of_device(device: &Device) -> Vec<Entity> {
         entities.push(entity);
     }
     for stream in &device.streams {
-        say.link(v::STREAM, &catalogue::key(stream));
+        let key = catalogue::key(stream);
+        say.link(v::STREAM, &key);
+        say.link(td::HAS_PROPERTY, &key);
+        say.link(td::HAS_EVENT, &key);
     }
     entity.triples = say.into_triples();
     entities.push(entity);

@@ -38,7 +38,7 @@ pub(crate) use claims::PlaceClaim;
 pub(crate) use device::{Device, DeviceState};
 pub(crate) use exclusion::{EXCLUSIONS, Exclusion, ExclusionError};
 use followers::Followers;
-pub(crate) use key::{device_key, former_key};
+pub(crate) use key::{DEVICE_KEYS, device_key, former_key};
 pub(crate) use places::{PLACES, Place};
 pub(crate) use profiles::PROFILES;
 pub(crate) use replace::{ReplaceError, replace};

@@ -331,8 +331,17 @@ fn no_credential(access: &str) -> Refusal {
 
 /// Whether the path belongs to the API rather than to the console's page.
 fn is_guarded(path: &str) -> bool {
-    let interfaces = ["/api/", "/gsn/", "/uddi/"];
-    interfaces.iter().any(|start| path.starts_with(start)) || path == "/metrics"
+    let interfaces = [
+        "/api/",
+        "/gsn/",
+        "/uddi/",
+        "/things/",
+        "/events/",
+        "/search/",
+        "/.well-known/",
+    ];
+    let whole = ["/metrics", "/things", "/events"];
+    interfaces.iter().any(|start| path.starts_with(start)) || whole.contains(&path)
 }
 
 fn check_host(app: &App, headers: &HeaderMap, uri: &Uri) -> Result<String, Refusal> {
@@ -412,7 +421,8 @@ fn check_site(request: &Request) -> Result<(), Refusal> {
         )),
         None => {
             let browser = field("user-agent").is_some_and(|agent| agent.starts_with("Mozilla/"));
-            let query = request.method() != Method::POST && path == "/api/v1/sparql";
+            let is_query = path == "/api/v1/sparql" || path.starts_with("/search/");
+            let query = request.method() != Method::POST && is_query;
             if browser && query {
                 let detail = "the browser does not report which page sends this query";
                 let (reason, problem) = foreign_origin(detail.to_owned());

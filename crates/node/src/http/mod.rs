@@ -33,6 +33,7 @@ mod server;
 pub(crate) mod shapes;
 mod signed;
 mod streams;
+mod things;
 mod uddi;
 mod units;
 mod wrappers;
@@ -81,6 +82,39 @@ pub(crate) fn routes() -> Routes {
         )
         // The token is in the message.
         .post(uddi::PUBLISH, "publish_uddi", OPEN, uddi::publish)
+        // A client learns from it what the other operations need.
+        .get(
+            "/.well-known/wot",
+            "describe_directory",
+            OPEN,
+            things::describe,
+        )
+        .get("/things", "list_things", restricted, things::list)
+        .post("/things", "register_thing", WRITE, things::register)
+        .get("/things/{id}", "get_thing", restricted, things::retrieve)
+        .put("/things/{id}", "put_thing", WRITE, things::put)
+        .patch("/things/{id}", "patch_thing", WRITE, things::patch)
+        .delete("/things/{id}", "remove_thing", WRITE, things::remove)
+        .get(
+            "/search/jsonpath",
+            "search_things",
+            restricted,
+            things::jsonpath,
+        )
+        .get("/search/sparql", "query_things", READ, things::sparql_get)
+        .post(
+            "/search/sparql",
+            "query_things_by_post",
+            READ,
+            things::sparql_post,
+        )
+        .get("/events", "follow_things", READ, things::all_events)
+        .get(
+            "/events/{type}",
+            "follow_things_by_type",
+            READ,
+            things::events,
+        )
         .under("/api/v1")
         .get(
             "/openapi.json",

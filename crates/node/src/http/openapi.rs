@@ -8,7 +8,7 @@ use utoipa::OpenApi;
 use super::routes::{Restriction, Rule};
 use super::{
     accounts, changes, completeness, create, dds, devices, directory, entities, exchange, gsn, kad,
-    links, live, node, publish, query, range, sensors, streams, wrappers, write,
+    links, live, node, publish, query, range, sensors, streams, things, wrappers, write,
 };
 use crate::shared::App;
 
@@ -106,6 +106,18 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         gsn::sensors,
         gsn::sensor,
         gsn::data,
+        things::describe,
+        things::list,
+        things::register,
+        things::retrieve,
+        things::put,
+        things::patch,
+        things::remove,
+        things::jsonpath,
+        things::sparql_get,
+        things::sparql_post,
+        things::all_events,
+        things::events,
     ),
     // Schemas of parameters are not found by themselves.
     components(schemas(links::DeadLetterVerb))

@@ -277,7 +277,7 @@ pub(super) async fn remove(
     }
 }
 
-fn registry_problem(error: &Error) -> Problem {
+pub(super) fn registry_problem(error: &Error) -> Problem {
     let text = error.to_string();
     match error {
         Error::InvalidEntity { .. } => invalid(text),

@@ -104,6 +104,8 @@ pub(crate) enum EntityKind {
     Other,
     /// A piece of metadata.
     Metadata,
+    /// A Thing Description of the directory of things.
+    Thing,
 }
 
 /// An element to write: a member for each field that has a value, of the type that the field has.

@@ -56,12 +56,7 @@ pub(super) async fn describe_lang() -> Response {
 }
 
 fn describe(app: &App, headers: &HeaderMap, port: Port, path: &str) -> Response {
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
-    let own = app.identity.url();
-    let scheme = own.split("://").next().unwrap_or("http");
-    let base = host.map_or_else(|| own.clone(), |host| format!("{scheme}://{host}"));
+    let base = parts::own_url(app, headers);
     soap(
         StatusCode::OK,
         message::wsdl(port, &format!("{base}{path}")),

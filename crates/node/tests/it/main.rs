@@ -43,6 +43,7 @@ mod shares;
 mod signed_uddi;
 mod strange_endpoints;
 mod stream_removal;
+mod things;
 mod tls;
 mod tree;
 mod uddi;

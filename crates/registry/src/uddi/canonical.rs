@@ -9,7 +9,7 @@ use chappe_identity::Principal;
 
 use super::decode;
 use super::draft::Draft;
-use super::encode::{Stamp, timestamp};
+use super::encode::Stamp;
 use super::error::Error;
 use super::graph::Graph;
 use super::key::{GENERAL_KEYWORDS, Key, RELATIONSHIPS, TModelKey, TYPES};
@@ -17,6 +17,7 @@ use super::value::{KeyedReference, TModel, Text};
 use crate::access::Access;
 use crate::limits::Room;
 use crate::registry::{Publication, Registry};
+use crate::time::timestamp;
 
 /// Key, name, description, value in [`TYPES`].
 type Canonical = (TModelKey, &'static str, &'static str, Option<&'static str>);

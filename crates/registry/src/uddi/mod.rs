@@ -59,7 +59,6 @@ use chappe_identity::Principal;
 
 pub use assertion::{AssertionStatus, CompletionStatus, FindRelatedBusinesses, RelatedBusiness};
 pub use canonical::canonical_tmodels;
-pub(crate) use encode::timestamp;
 pub use error::{Error, ErrorCode, KeyType};
 pub use find::{
     BusinessInfo, FindBinding, FindBusiness, FindService, FindTModel, List, MAX_ROWS, ServiceInfo,

@@ -4,7 +4,7 @@ use chappe_identity::Principal;
 
 use super::assertion::{self, AssertionStatus, CompletionStatus};
 use super::draft::Draft;
-use super::encode::{Stamp, timestamp};
+use super::encode::Stamp;
 use super::error::{Error, ErrorCode};
 use super::find::{BusinessInfo, TModelInfo, business_info};
 use super::graph::Graph;
@@ -16,6 +16,7 @@ use super::{Owned, save};
 use crate::access::Access;
 use crate::limits::Room;
 use crate::registry::{Publication, Registry};
+use crate::time::timestamp;
 use crate::uddi_keys::UddiClass;
 use crate::vocabulary::uddi;
 
