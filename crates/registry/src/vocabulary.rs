@@ -49,6 +49,18 @@ terms! {
     SCOPE = "https://chappe.example/ns#scope";
     /// Owner of an entity, a literal.
     OWNER = "https://chappe.example/ns#owner";
+    /// Access rule of an entity in an export: `public`, `owner` or `readers`.
+    ACCESS = "https://chappe.example/ns#access";
+    /// A principal that may see an entity, in an export; a literal.
+    READER = "https://chappe.example/ns#reader";
+    /// Who may read an entity, in an export: the text of a [`crate::Holder`].
+    MAY_READ = "https://chappe.example/ns#mayRead";
+    /// Who may annotate an entity, in an export; `nobody` if it is stated that nobody may.
+    MAY_ANNOTATE = "https://chappe.example/ns#mayAnnotate";
+    /// Who may change an entity, in an export.
+    MAY_WRITE = "https://chappe.example/ns#mayWrite";
+    /// Who may change the rights to an entity, in an export.
+    MAY_ADMINISTER = "https://chappe.example/ns#mayAdminister";
     /// A device or virtual sensor has a stream.
     STREAM = "https://chappe.example/ns#stream";
     /// A stream is produced by a device or virtual sensor.
