@@ -31,6 +31,7 @@ mod access;
 mod dictionary;
 mod entity;
 mod error;
+mod exchange;
 mod expression;
 mod feed;
 mod graph_patterns;
@@ -70,8 +71,9 @@ pub use entity::{
     Entity, EntityKind, MAX_ENTITY_BYTES, MAX_LIST, MAX_TERM_BYTES, MAX_TEXT_BYTES, MAX_TRIPLES,
 };
 pub use error::Error;
+pub use exchange::{ExportError, Format, ImportError, ImportRules, Imported, MAX_STATEMENT_BYTES};
 pub use feed::{Change, FEED_CAPACITY, FeedItem, Subscription};
-pub use journal::{Journal, JournalError, MemoryJournal, Receipt};
+pub use journal::{Journal, JournalError, MemoryJournal, Receipt, Tail};
 pub use limits::{Interrupt, Room, SparqlError, SparqlLimits};
 pub use log_journal::LogJournal;
 pub use oxrdf;

@@ -16,7 +16,7 @@ use chappe_identity::Principal;
 use crate::entity::Entity;
 use crate::error::Error;
 use crate::feed::{Entry, Feed, Side, Subscription};
-use crate::journal::{Journal, JournalError, Receipt, block_on};
+use crate::journal::{Journal, JournalError, Receipt, Tail, block_on};
 use crate::limits::{Interrupt, Room, SparqlError, SparqlLimits};
 use crate::pending::Pending;
 use crate::record::{Record, Step};
@@ -29,6 +29,9 @@ use crate::state::State;
 const READ_BATCH: usize = 256;
 /// Attempts to append while other writers append first.
 const MAX_ATTEMPTS: usize = 8;
+/// Attempts at a change that only its receipt refuses, because another node was faster. With each of them some
+/// node has made a change.
+const MAX_CONFLICTS: usize = 256;
 /// Maximum number of changes in flight; each holds its entity in memory.
 const MAX_PENDING: usize = 4_096;
 /// The journal is compacted when it holds this many times the existing entities ...
@@ -68,7 +71,7 @@ struct Inner {
 /// next reader once the journal has something to say: a waker may not take the writer's lock.
 #[derive(Default)]
 struct Dropped {
-    receipts: Mutex<Vec<(u64, Receipt)>>,
+    receipts: Mutex<Vec<InFlight>>,
     is_due: AtomicBool,
     feed: Feed,
 }
@@ -93,9 +96,22 @@ struct Writer {
     since_snapshot: u64,
     /// Bytes appended to it since then by this registry.
     bytes_since_snapshot: usize,
+    /// Where the newest snapshot starts, as far as it is known.
+    snapshot: u64,
+    /// The journal's conflicts when memory was up to date.
+    conflicts: u64,
     stopped: Option<String>,
     /// Memory is read from the journal for the first time.
     is_opening: bool,
+}
+
+impl Writer {
+    fn tail(&self) -> Tail {
+        Tail {
+            last: self.assigned,
+            conflicts: self.conflicts,
+        }
+    }
 }
 
 /// Size and state of the registry.
@@ -140,6 +156,8 @@ impl Registry {
                 ahead: None,
                 since_snapshot: 0,
                 bytes_since_snapshot: 0,
+                snapshot: start,
+                conflicts: 0,
                 stopped: None,
                 is_opening: true,
             }),
@@ -159,6 +177,15 @@ impl Registry {
         registry.inner.catch_up(&mut writer)?;
         writer.is_opening = false;
         drop(writer);
+        let inner = Arc::downgrade(&registry.inner);
+        registry.inner.journal.watch(Box::new(move || {
+            // What fails now is tried again with the next change, and by whoever changes something.
+            let inner = inner.upgrade();
+            inner.is_some_and(|inner| {
+                let _ = inner.catch_up(&mut inner.writer());
+                true
+            })
+        }));
         Ok(registry)
     }
 
@@ -182,6 +209,8 @@ impl Registry {
     /// [`Registry::publish`].
     pub fn publish_within(&self, entity: Entity, room: &Room) -> Result<Publication, Error> {
         entity.validate()?;
+        let is_shared = self.inner.journal.is_shared();
+        let again = is_shared.then(|| Again::Publish(Box::new(entity.clone()), *room));
         let mut taken = None;
         let mut publication = self.append(Record::Publish(entity), |inner, writer, record| {
             taken = None;
@@ -197,6 +226,7 @@ impl Registry {
             Ok(())
         })?;
         publication._taken = taken;
+        publication.set_again(again);
         Ok(publication)
     }
 
@@ -207,19 +237,23 @@ impl Registry {
     /// flight, or the journal's error.
     pub fn remove(&self, key: &str) -> Result<Publication, Error> {
         let record = Record::Remove(key.to_owned());
-        self.append(record, |inner, writer, _| {
+        let mut publication = self.append(record, |inner, writer, _| {
             let owner = inner.owner_of(writer, key);
             owner
                 .map(|_| ())
                 .ok_or_else(|| Error::Unknown(key.to_owned()))
-        })
+        })?;
+        let is_shared = self.inner.journal.is_shared();
+        publication.set_again(is_shared.then(|| Again::Remove(key.to_owned())));
+        Ok(publication)
     }
 
     /// Applies several changes at once: all of them become visible and durable, or none.
     ///
     /// `plan` reads the state with all earlier changes, durable or not, and returns the changes
-    /// and a value. It is called again when another writer of the journal was faster. Without
-    /// changes there is nothing to wait for. What the batch publishes must fit into `room`.
+    /// and a value. It is called again when another writer of the journal was faster. If only the
+    /// receipt reports that, the publication fails with [`Error::is_conflict`], and the caller plans again.
+    /// Without changes there is nothing to wait for. What the batch publishes must fit into `room`.
     ///
     /// # Errors
     /// The plan's error, [`Error::TooLarge`] for more than [`MAX_BATCH_BYTES`], or as
@@ -378,7 +412,14 @@ impl Registry {
     #[must_use]
     pub fn needs_compaction(&self) -> bool {
         let (since, bytes) = {
-            let writer = self.inner.writer();
+            let mut writer = self.inner.writer();
+            let snapshot = self.inner.journal.snapshot();
+            if snapshot > writer.snapshot {
+                // Another node has written it.
+                writer.snapshot = snapshot;
+                writer.since_snapshot = (writer.applied + 1).saturating_sub(snapshot);
+                writer.bytes_since_snapshot = 0;
+            }
             (writer.since_snapshot, writer.bytes_since_snapshot)
         };
         let state = self.inner.snapshot_of_memory();
@@ -389,7 +430,8 @@ impl Registry {
 
     /// Writes a snapshot into the journal, which may then remove earlier records. Other changes
     /// are made meanwhile: the snapshot starts before them, and leaves out the entities that they
-    /// change. Call it on a thread that may block when [`Registry::needs_compaction`] is true.
+    /// change. Call it on a thread that may block when [`Registry::needs_compaction`] is true. Does
+    /// nothing while another node writes a snapshot of a shared journal.
     ///
     /// # Errors
     /// The journal's error; an unfinished snapshot is harmless.
@@ -397,6 +439,16 @@ impl Registry {
         let inner = &self.inner;
         let compacting = inner.compacting.lock();
         let _compacting = compacting.unwrap_or_else(PoisonError::into_inner);
+        if !inner.journal.begin_snapshot()? {
+            return Ok(());
+        }
+        let written = self.write_snapshot();
+        inner.journal.end_snapshot();
+        written
+    }
+
+    fn write_snapshot(&self) -> Result<(), Error> {
+        let inner = &self.inner;
         let (state, first) = {
             let writer = inner.writer();
             if let Some(reason) = &writer.stopped {
@@ -420,6 +472,7 @@ impl Registry {
         inner.keep(&state, &batch)?;
         inner.journal.set_snapshot(first)?;
         let mut writer = inner.writer();
+        writer.snapshot = writer.snapshot.max(first);
         writer.since_snapshot = (writer.assigned + 1).saturating_sub(first);
         writer.bytes_since_snapshot = 0;
         Ok(())
@@ -539,17 +592,17 @@ impl Inner {
     }
 
     /// Takes the receipt of a dropped publication.
-    fn adopt(&self, position: u64, receipt: Receipt) {
+    fn adopt(self: &Arc<Self>, change: InFlight) {
         let receipts = self.dropped.receipts.lock();
         let mut receipts = receipts.unwrap_or_else(PoisonError::into_inner);
-        receipts.push((position, receipt));
+        receipts.push(change);
         drop(receipts);
         self.dropped.is_due.store(true, Ordering::Release);
         self.apply_dropped();
     }
 
     /// Applies those changes nobody waits for that the journal has acknowledged.
-    fn apply_dropped(&self) {
+    fn apply_dropped(self: &Arc<Self>) {
         if !self.dropped.is_due.swap(false, Ordering::AcqRel) {
             return;
         }
@@ -559,18 +612,23 @@ impl Inner {
         let receipts = self.dropped.receipts.lock();
         let mut receipts = receipts.unwrap_or_else(PoisonError::into_inner);
         receipts.retain_mut(
-            |(position, receipt)| match Pin::new(receipt).poll(&mut context) {
+            |change| match Pin::new(&mut change.receipt).poll(&mut context) {
                 Poll::Ready(outcome) => {
-                    done.push((*position, outcome));
+                    done.push((change.position, outcome, change.again.take()));
                     false
                 }
                 Poll::Pending => true,
             },
         );
         drop(receipts);
-        for (position, outcome) in done {
+        for (position, outcome, again) in done {
             // A failure has stopped the writer, or the change was refused: nobody asked.
-            let _ = self.resolve(position, outcome);
+            if let Err(error) = self.resolve(position, outcome)
+                && error.is_conflict()
+                && let Some(again) = again
+            {
+                let _ = again.submit(self);
+            }
         }
     }
 
@@ -578,6 +636,14 @@ impl Inner {
     fn resolve(&self, position: u64, outcome: Result<(), JournalError>) -> Result<u64, Error> {
         match outcome {
             Ok(()) => self.apply_through(position).map(|()| position),
+            // All that was in flight with it is refused too, and the journal has counted that.
+            Err(error) if self.journal.is_shared() => {
+                let caught_up = self.catch_up(&mut self.writer());
+                match error {
+                    JournalError::Moved { .. } => caught_up.and(Err(error.into())),
+                    error => Err(error.into()),
+                }
+            }
             Err(error) => Err(self.failed(&mut self.writer(), position, error)),
         }
     }
@@ -605,7 +671,7 @@ impl Inner {
         bytes: Vec<u8>,
     ) -> Result<Result<Publication, Record>, Error> {
         let length = bytes.len();
-        match self.journal.append_if(writer.assigned, vec![bytes]) {
+        match self.journal.append_after(writer.tail(), vec![bytes]) {
             Ok(receipt) => {
                 writer.assigned += 1;
                 writer.bytes_since_snapshot += length;
@@ -613,10 +679,16 @@ impl Inner {
                     record.clone().apply_to(Arc::make_mut(ahead));
                 }
                 writer.pending.push(writer.assigned, record);
+                let in_flight = InFlight {
+                    position: writer.assigned,
+                    receipt,
+                    again: None,
+                };
                 Ok(Ok(Publication {
                     position: writer.assigned,
-                    receipt: Some(receipt),
+                    in_flight: Some(in_flight),
                     inner: Arc::clone(self),
+                    conflicts: 0,
                     _taken: None,
                 }))
             }
@@ -689,12 +761,38 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads the records that memory lacks from the journal.
+    /// Reads the records that memory lacks from the journal, and forgets changes in flight that it has
+    /// refused.
     fn catch_up(&self, writer: &mut Writer) -> Result<(), Error> {
         loop {
-            let records = self.journal.follow(writer.applied + 1, READ_BATCH)?;
+            let conflicts = self.journal.conflicts();
+            let followed = self.follow(writer);
+            writer.ahead = None;
+            writer.pending.drop_through(writer.applied);
+            if conflicts != writer.conflicts {
+                // Those that were stored nevertheless are followed.
+                writer.pending.clear();
+                writer.conflicts = conflicts;
+            }
+            writer.assigned = writer.applied.max(writer.pending.last().unwrap_or(0));
+            followed?;
+            if self.journal.conflicts() == conflicts {
+                return Ok(());
+            }
+        }
+    }
+
+    fn follow(&self, writer: &mut Writer) -> Result<(), Error> {
+        loop {
+            let records = match self.journal.follow(writer.applied + 1, READ_BATCH) {
+                Err(JournalError::Trimmed { snapshot, .. }) => {
+                    self.read_snapshot(writer, snapshot)?;
+                    continue;
+                }
+                records => records?,
+            };
             if records.is_empty() {
-                break;
+                return Ok(());
             }
             for (position, bytes) in records {
                 let unreadable = |reason| JournalError::Unreadable { position, reason };
@@ -706,10 +804,35 @@ impl Inner {
                 self.apply(writer, position, record);
             }
         }
-        let applied = writer.applied;
-        writer.ahead = None;
-        writer.pending.drop_through(applied);
-        writer.assigned = applied.max(writer.pending.last().unwrap_or(0));
+    }
+
+    /// Reads everything again, from the snapshot of another node that has replaced the records not yet
+    /// read. Subscribers read the state again.
+    fn read_snapshot(&self, writer: &mut Writer, snapshot: u64) -> Result<(), Error> {
+        let mut state = State::new();
+        let mut read = snapshot.saturating_sub(1);
+        loop {
+            let records = self.journal.follow(read + 1, READ_BATCH)?;
+            if records.is_empty() {
+                break;
+            }
+            for (position, bytes) in records {
+                let unreadable = |reason| JournalError::Unreadable { position, reason };
+                if position != read + 1 {
+                    let reason = format!("records from {} on are missing", read + 1);
+                    return Err(unreadable(reason).into());
+                }
+                let record = Record::decode(&bytes).map_err(unreadable)?;
+                record.apply_to(&mut state);
+                read = position;
+            }
+        }
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
+        writer.applied = read;
+        writer.snapshot = snapshot;
+        writer.since_snapshot = (read + 1).saturating_sub(snapshot);
+        self.feed.start_after(read);
+        self.feed.wake();
         Ok(())
     }
 
@@ -728,7 +851,7 @@ impl Inner {
     /// others are in the journal, after the start of the snapshot. Waits for the journal without
     /// keeping other changes waiting.
     fn keep(self: &Arc<Self>, state: &State, batch: &[(String, Vec<u8>)]) -> Result<(), Error> {
-        for _ in 0..MAX_ATTEMPTS {
+        for _ in 0..MAX_CONFLICTS {
             let mut writer = self.writer();
             if let Some(reason) = &writer.stopped {
                 return Err(Error::Stopped(reason.clone()));
@@ -743,7 +866,7 @@ impl Inner {
                 return Ok(());
             }
             let first = writer.assigned + 1;
-            match self.journal.append_if(writer.assigned, records) {
+            match self.journal.append_after(writer.tail(), records) {
                 Ok(receipt) => {
                     for _ in 0..count {
                         writer.assigned += 1;
@@ -753,10 +876,13 @@ impl Inner {
                     }
                     let last = writer.assigned;
                     drop(writer);
-                    return match receipt.wait() {
-                        Ok(()) => self.apply_through(last),
-                        Err(error) => Err(self.failed(&mut self.writer(), first, error)),
-                    };
+                    match receipt.wait() {
+                        Ok(()) => return self.apply_through(last),
+                        Err(JournalError::Moved { .. }) if self.journal.is_shared() => {
+                            self.catch_up(&mut self.writer())?;
+                        }
+                        Err(error) => return self.resolve(first, Err(error)).map(|_| ()),
+                    }
                 }
                 Err(JournalError::Moved { last }) => self.moved(&mut writer, last)?,
                 Err(error) => return Err(self.failed(&mut writer, first, error)),
@@ -829,21 +955,56 @@ fn remove_in(state: &mut State, key: String) -> Option<Entry> {
     })
 }
 
+/// A change that its journal has not acknowledged.
+struct InFlight {
+    position: u64,
+    receipt: Receipt,
+    again: Option<Again>,
+}
+
+/// How a change is made again when its receipt reports that another node was faster.
+enum Again {
+    Publish(Box<Entity>, Room),
+    Remove(String),
+}
+
+impl Again {
+    /// Checks the change and appends it again.
+    fn submit(self, inner: &Arc<Inner>) -> Result<Publication, Error> {
+        let registry = Registry {
+            inner: Arc::clone(inner),
+        };
+        match self {
+            Self::Publish(entity, room) => registry.publish_within(*entity, &room),
+            Self::Remove(key) => registry.remove(&key),
+        }
+    }
+}
+
 /// A change in flight. Resolves with its revision once it is durable and visible.
 #[must_use = "the change is acknowledged only when this resolves"]
 pub struct Publication {
     position: u64,
     /// Absent once it has resolved.
-    receipt: Option<Receipt>,
+    in_flight: Option<InFlight>,
     inner: Arc<Inner>,
+    /// How often other nodes were faster.
+    conflicts: usize,
     _taken: Option<Taken>,
 }
 
 impl Publication {
-    /// Position in the journal: the future revision of the change.
+    /// Position in the journal: the future revision of the change. In a shared journal it changes when
+    /// another node is faster.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position
+    }
+
+    fn set_again(&mut self, again: Option<Again>) {
+        if let Some(in_flight) = &mut self.in_flight {
+            in_flight.again = again;
+        }
     }
 
     /// Blocks the calling thread until the change is durable and visible.
@@ -859,22 +1020,44 @@ impl Future for Publication {
     type Output = Result<u64, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let position = self.position;
-        let Some(receipt) = &mut self.receipt else {
-            return Poll::Ready(Ok(position));
-        };
-        let Poll::Ready(outcome) = Pin::new(receipt).poll(context) else {
-            return Poll::Pending;
-        };
-        self.receipt = None;
-        Poll::Ready(self.inner.resolve(position, outcome))
+        loop {
+            let position = self.position;
+            let Some(in_flight) = &mut self.in_flight else {
+                return Poll::Ready(Ok(position));
+            };
+            let Poll::Ready(outcome) = Pin::new(&mut in_flight.receipt).poll(context) else {
+                return Poll::Pending;
+            };
+            let again = in_flight.again.take();
+            self.in_flight = None;
+            let error = match self.inner.resolve(position, outcome) {
+                Ok(position) => return Poll::Ready(Ok(position)),
+                Err(error) => error,
+            };
+            let Some(again) = again.filter(|_| error.is_conflict()) else {
+                return Poll::Ready(Err(error));
+            };
+            self.conflicts += 1;
+            if self.conflicts > MAX_CONFLICTS {
+                return Poll::Ready(Err(error));
+            }
+            // Its room is taken again.
+            self._taken = None;
+            let mut next = match again.submit(&self.inner) {
+                Ok(next) => next,
+                Err(error) => return Poll::Ready(Err(error)),
+            };
+            self.position = next.position;
+            self.in_flight = next.in_flight.take();
+            self._taken = next._taken.take();
+        }
     }
 }
 
 impl Drop for Publication {
     fn drop(&mut self) {
-        if let Some(receipt) = self.receipt.take() {
-            self.inner.adopt(self.position, receipt);
+        if let Some(in_flight) = self.in_flight.take() {
+            self.inner.adopt(in_flight);
         }
     }
 }

@@ -50,6 +50,19 @@ terms! {
     SCOPE = "https://chappe.example/ns#scope";
     /// Owner of an entity, a literal.
     OWNER = "https://chappe.example/ns#owner";
+    /// Access rule of an entity in an export: `public`, `owner` or `readers`.
+    ACCESS = "https://chappe.example/ns#access";
+    /// A principal that may see an entity, in an export; a literal.
+    READER = "https://chappe.example/ns#reader";
+    /// Who may read an entity; a literal as of [`crate::Holder`]. Visible to those who may administer it, as the
+    /// next three, and in an export.
+    MAY_READ = "https://chappe.example/ns#mayRead";
+    /// Who may annotate an entity; in an export `nobody` if it is stated that nobody may.
+    MAY_ANNOTATE = "https://chappe.example/ns#mayAnnotate";
+    /// Who may change an entity.
+    MAY_WRITE = "https://chappe.example/ns#mayWrite";
+    /// Who may administer an entity.
+    MAY_ADMINISTER = "https://chappe.example/ns#mayAdminister";
     /// A device or virtual sensor has a stream.
     STREAM = "https://chappe.example/ns#stream";
     /// A stream is produced by a device or virtual sensor.
@@ -74,15 +87,6 @@ terms! {
     SERIAL_NUMBER = "https://chappe.example/ns#serialNumber";
     /// Name of a command that a virtual sensor's device accepts, a literal.
     COMMAND = "https://chappe.example/ns#command";
-    /// Who may read an entity; a literal as of [`crate::Holder`]. Visible to those who may administer it, as the
-    /// next three.
-    MAY_READ = "https://chappe.example/ns#mayRead";
-    /// Who may annotate an entity.
-    MAY_ANNOTATE = "https://chappe.example/ns#mayAnnotate";
-    /// Who may change an entity.
-    MAY_WRITE = "https://chappe.example/ns#mayWrite";
-    /// Who may administer an entity.
-    MAY_ADMINISTER = "https://chappe.example/ns#mayAdminister";
     /// Class of nodes.
     NODE_CLASS = "https://chappe.example/ns#Node";
     /// Class of devices.

@@ -38,6 +38,8 @@ pub(crate) struct Draft<'a> {
     pub(crate) stamp: Stamp,
     /// The value sets that are checked.
     taxonomies: Option<&'a Taxonomies>,
+    /// Whether values have the keys that they had elsewhere, and may name what is yet to come.
+    is_restoring: bool,
     /// By key; `None`: removed.
     changes: BTreeMap<String, Option<Change>>,
     /// The changed children of each parent.
@@ -52,10 +54,31 @@ impl<'a> Draft<'a> {
             graph,
             stamp,
             taxonomies,
+            is_restoring: false,
             changes: BTreeMap::new(),
             by_parent: HashMap::new(),
             last_positions: HashMap::new(),
         }
+    }
+
+    /// A draft of an import: keys may be new, and references are not checked.
+    pub(crate) fn restoring(graph: Graph<'a>, stamp: Stamp) -> Self {
+        Self {
+            is_restoring: true,
+            ..Self::new(graph, stamp, None)
+        }
+    }
+
+    /// Whether a value may have this key: it is new in an import, or `own` finds it.
+    pub(crate) fn admit<T>(
+        &self,
+        key: impl Key,
+        own: impl FnOnce(&Self) -> Result<T, Error>,
+    ) -> Result<(), Error> {
+        if self.is_restoring && self.get(key).is_none() {
+            return Ok(());
+        }
+        own(self).map(|_| ())
     }
 
     /// The steps of the batch.
@@ -237,13 +260,16 @@ impl<'a> Draft<'a> {
 
     /// Whether a service belongs to this business.
     pub(crate) fn is_service_of(&self, service: ServiceKey, business: BusinessKey) -> bool {
+        if self.is_restoring {
+            return true;
+        }
         let entity = self.get(service);
         let found = entity.as_ref().and_then(decode::service);
         found.is_some_and(|(found, _)| found.business_key == Some(business))
     }
 
     pub(crate) fn has_binding(&self, key: BindingKey) -> bool {
-        self.get(key).as_ref().and_then(decode::binding).is_some()
+        self.is_restoring || self.get(key).as_ref().and_then(decode::binding).is_some()
     }
 
     /// A tModel that exists, and that this publisher has not hidden.
@@ -264,8 +290,19 @@ impl<'a> Draft<'a> {
         Ok(tmodel)
     }
 
+    /// Checks that a reference names such a tModel.
+    pub(crate) fn check_reference(&self, key: TModelKey) -> Result<(), Error> {
+        match self.is_restoring {
+            true => Ok(()),
+            false => self.check_tmodel(key).map(|_| ()),
+        }
+    }
+
     /// Checks the tModels and the values of a bag.
     pub(crate) fn check_bag(&self, bag: &[KeyedReference], kind: BagOf) -> Result<(), Error> {
+        if self.is_restoring {
+            return Ok(());
+        }
         for key in bag.iter().filter_map(|reference| reference.tmodel_key) {
             let tmodel = self.check_tmodel(key)?;
             let mut kinds = tmodel.category_bag.iter();

@@ -16,7 +16,7 @@ use crate::entity::{Entity, EntityKind};
 use crate::vocabulary::uddi;
 
 /// Who saved a value, who may see it, and when it was saved.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) owner: String,
     pub(crate) access: Access,

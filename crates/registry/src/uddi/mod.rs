@@ -48,6 +48,7 @@ pub mod message;
 mod name;
 mod publisher;
 mod qualifier;
+pub(crate) mod restore;
 mod save;
 mod select;
 mod taxonomy;

@@ -1,6 +1,7 @@
 //! The integration tests of `chappe-registry` in one program: linking one takes seconds.
 
 mod access;
+mod exchange;
 mod full_disk;
 mod hostile;
 mod iris;

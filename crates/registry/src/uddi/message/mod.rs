@@ -9,10 +9,10 @@
 
 mod answer;
 mod call;
-mod read;
+pub(crate) mod read;
 mod request;
 mod schema;
-mod write;
+pub(crate) mod write;
 
 use chappe_soap::v1_1::{self, Envelope, Fault, FaultCode};
 use chappe_xml::Limits;
