@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::access::Access;
 use crate::error::Error;
 use crate::rights::Rights;
+use crate::vocabulary::wsdl;
 
 /// Maximum length of a key, name, type, scope, owner or reader in bytes. UDDI allows names of 255
 /// characters; the rest is room for IRIs.
@@ -23,6 +24,9 @@ pub const MAX_TRIPLES: usize = 10_000;
 pub const MAX_TERM_BYTES: usize = 16 * 1024;
 /// Maximum size of all terms of one entity in bytes, so that its journal record stays small.
 pub const MAX_ENTITY_BYTES: usize = 512 * 1024;
+/// Maximum size of all terms of a document, its bytes included; they repeat the IRIs of its parts, which its
+/// record does not.
+pub const MAX_DOCUMENT_ENTITY_BYTES: usize = 3 * 1024 * 1024;
 
 /// The kind of an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -39,17 +43,20 @@ pub enum EntityKind {
     VirtualSensor,
     /// Anything else: an annotation, a place, a procedure.
     Other,
+    /// A WSDL document or a schema, with its bytes; see [`crate::wsdl`].
+    Document,
 }
 
 impl EntityKind {
     /// Every kind.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Node,
         Self::Device,
         Self::Service,
         Self::Stream,
         Self::VirtualSensor,
         Self::Other,
+        Self::Document,
     ];
 
     /// The name in the REST interface and on the command line.
@@ -62,6 +69,7 @@ impl EntityKind {
             Self::Stream => "stream",
             Self::VirtualSensor => "virtual-sensor",
             Self::Other => "other",
+            Self::Document => "document",
         }
     }
 
@@ -191,12 +199,21 @@ impl Entity {
                 return Err(invalid("triples", reason));
             }
             bytes = bytes.saturating_add(subject + object + predicate);
+            let of_documents = triple.predicate.as_str().starts_with(wsdl::NAMESPACE);
+            if of_documents && self.kind != EntityKind::Document {
+                let predicate = triple.predicate.as_str();
+                return Err(invalid(
+                    "triples",
+                    format!("have {predicate}, which only a document has"),
+                ));
+            }
         }
-        if bytes > MAX_ENTITY_BYTES {
-            return Err(invalid(
-                "triples",
-                format!("are longer than {MAX_ENTITY_BYTES} bytes"),
-            ));
+        let limit = match self.kind {
+            EntityKind::Document => MAX_DOCUMENT_ENTITY_BYTES,
+            _ => MAX_ENTITY_BYTES,
+        };
+        if bytes > limit {
+            return Err(invalid("triples", format!("are longer than {limit} bytes")));
         }
         Ok(())
     }

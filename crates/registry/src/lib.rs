@@ -6,7 +6,7 @@
 //! follows changes. Each answer is computed as if entities that the caller may not see did not exist.
 //!
 //! [`uddi`] is the model of UDDI v2 on top: businesses, services, bindings and tModels, saved by
-//! requests that are one batch each, and its inquiries.
+//! requests that are one batch each, and its inquiries. [`wsdl`] keeps WSDL documents and maps them to it.
 //!
 //! Everything is in memory and recorded in a [`Journal`]; with [`LogJournal`] it survives power loss.
 //!
@@ -57,11 +57,13 @@ mod uddi_keys;
 mod view;
 pub mod vocabulary;
 mod watch;
+pub mod wsdl;
 
 pub use access::Access;
 pub use chappe_identity::Principal;
 pub use entity::{
-    Entity, EntityKind, MAX_ENTITY_BYTES, MAX_LIST, MAX_TERM_BYTES, MAX_TEXT_BYTES, MAX_TRIPLES,
+    Entity, EntityKind, MAX_DOCUMENT_ENTITY_BYTES, MAX_ENTITY_BYTES, MAX_LIST, MAX_TERM_BYTES,
+    MAX_TEXT_BYTES, MAX_TRIPLES,
 };
 pub use error::Error;
 pub use feed::{Change, FEED_CAPACITY, FeedItem, Subscription};

@@ -6,6 +6,7 @@
 use oxrdf::NamedNodeRef;
 
 pub mod uddi;
+pub mod wsdl;
 
 /// Namespace of Chappe's own terms.
 pub const CHAPPE: &str = "https://chappe.example/ns#";
@@ -83,6 +84,10 @@ terms! {
     STREAM_CLASS = "https://chappe.example/ns#Stream";
     /// Class of virtual sensors.
     VIRTUAL_SENSOR_CLASS = "https://chappe.example/ns#VirtualSensor";
+    /// Class of WSDL documents and schemas.
+    DOCUMENT_CLASS = "https://chappe.example/ns#Document";
+    /// The businessService of a device's service.
+    BUSINESS_SERVICE = "https://chappe.example/ns#businessService";
     /// Class of everything else.
     OTHER_CLASS = "https://chappe.example/ns#Other";
 }
@@ -98,5 +103,6 @@ pub const fn class(kind: crate::EntityKind) -> NamedNodeRef<'static> {
         EntityKind::Stream => STREAM_CLASS,
         EntityKind::VirtualSensor => VIRTUAL_SENSOR_CLASS,
         EntityKind::Other => OTHER_CLASS,
+        EntityKind::Document => DOCUMENT_CLASS,
     }
 }

@@ -102,6 +102,8 @@ pub(crate) enum EntityKind {
     VirtualSensor,
     /// Anything else.
     Other,
+    /// A WSDL document or a schema.
+    Document,
 }
 
 /// An element to write: a member for each field that has a value, of the type that the field has.

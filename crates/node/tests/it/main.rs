@@ -45,6 +45,7 @@ mod stream_removal;
 mod tls;
 mod tree;
 mod uddi;
+mod uddi_wsdl;
 mod whole_answers;
 mod why;
 mod wrapper_letters;

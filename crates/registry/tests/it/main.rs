@@ -13,3 +13,4 @@ mod room;
 mod search;
 mod uddi;
 mod watch;
+mod wsdl;
