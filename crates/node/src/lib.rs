@@ -23,6 +23,7 @@ mod data;
 #[cfg(feature = "dds")]
 mod dds;
 mod devices;
+mod documents;
 mod error;
 mod health;
 mod http;

@@ -150,6 +150,7 @@ impl Node {
         app.registrar.remove_stale(is_written).await;
         publish_node(&app).await;
         publish_canonical_tmodels(&app).await;
+        crate::devices::publish_business(&app).await;
         crate::written::register(&app).await;
         crate::links::start(&app, sockets).await?;
         crate::kad::start(&app)?;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::access::Access;
 use crate::error::Error;
 use crate::rights::{Holder, Rights, readers};
-use crate::vocabulary;
+use crate::vocabulary::{self, wsdl};
 
 /// Maximum length of a key, name, type, scope, owner or reader in bytes. UDDI allows names of 255
 /// characters; the rest is room for IRIs.
@@ -24,6 +24,9 @@ pub const MAX_TRIPLES: usize = 10_000;
 pub const MAX_TERM_BYTES: usize = 16 * 1024;
 /// Maximum size of all terms of one entity in bytes, so that its journal record stays small.
 pub const MAX_ENTITY_BYTES: usize = 512 * 1024;
+/// Maximum size of all terms of a document, its bytes included; they repeat the IRIs of its parts, which its
+/// record does not.
+pub const MAX_DOCUMENT_ENTITY_BYTES: usize = 3 * 1024 * 1024;
 
 /// The kind of an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -44,11 +47,13 @@ pub enum EntityKind {
     Metadata,
     /// A Thing Description that somebody registered in the directory of things.
     Thing,
+    /// A WSDL document or a schema, with its bytes; see [`crate::wsdl`].
+    Document,
 }
 
 impl EntityKind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Node,
         Self::Device,
         Self::Service,
@@ -57,6 +62,7 @@ impl EntityKind {
         Self::Other,
         Self::Metadata,
         Self::Thing,
+        Self::Document,
     ];
 
     /// The name in the REST interface and on the command line.
@@ -71,6 +77,7 @@ impl EntityKind {
             Self::Other => "other",
             Self::Metadata => "metadata",
             Self::Thing => "thing",
+            Self::Document => "document",
         }
     }
 
@@ -219,12 +226,21 @@ impl Entity {
                 return Err(invalid("triples", reason));
             }
             bytes = bytes.saturating_add(subject + object + predicate);
+            let of_documents = triple.predicate.as_str().starts_with(wsdl::NAMESPACE);
+            if of_documents && self.kind != EntityKind::Document {
+                let predicate = triple.predicate.as_str();
+                return Err(invalid(
+                    "triples",
+                    format!("have {predicate}, which only a document has"),
+                ));
+            }
         }
-        if bytes > MAX_ENTITY_BYTES {
-            return Err(invalid(
-                "triples",
-                format!("are longer than {MAX_ENTITY_BYTES} bytes"),
-            ));
+        let limit = match self.kind {
+            EntityKind::Document => MAX_DOCUMENT_ENTITY_BYTES,
+            _ => MAX_ENTITY_BYTES,
+        };
+        if bytes > limit {
+            return Err(invalid("triples", format!("are longer than {limit} bytes")));
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 //! follows changes. Each answer is computed as if entities that the caller may not see did not exist.
 //!
 //! [`uddi`] is the model of UDDI v2 on top: businesses, services, bindings and tModels, saved by
-//! requests that are one batch each, and its inquiries.
+//! requests that are one batch each, and its inquiries. [`wsdl`] keeps WSDL documents and maps them to it.
 //!
 //! [`metadata`] holds the pieces of metadata that anyone attaches to entities, each with its author.
 //!
@@ -64,11 +64,13 @@ mod uddi_keys;
 mod view;
 pub mod vocabulary;
 mod watch;
+pub mod wsdl;
 
 pub use access::Access;
 pub use chappe_identity::Principal;
 pub use entity::{
-    Entity, EntityKind, MAX_ENTITY_BYTES, MAX_LIST, MAX_TERM_BYTES, MAX_TEXT_BYTES, MAX_TRIPLES,
+    Entity, EntityKind, MAX_DOCUMENT_ENTITY_BYTES, MAX_ENTITY_BYTES, MAX_LIST, MAX_TERM_BYTES,
+    MAX_TEXT_BYTES, MAX_TRIPLES,
 };
 pub use error::Error;
 pub use exchange::{ExportError, Format, ImportError, ImportRules, Imported, MAX_STATEMENT_BYTES};

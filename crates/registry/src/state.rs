@@ -509,6 +509,25 @@ impl<'a> Fields<'a> {
         self.dictionary.value(self.stored.owner())
     }
 
+    pub(crate) fn name(&self) -> &'a str {
+        self.dictionary.value(self.stored.name())
+    }
+
+    pub(crate) fn has_type(&self, name: &str) -> bool {
+        let mut types = self.stored.types();
+        types.any(|id| self.dictionary.value(id) == name)
+    }
+
+    /// The objects of all statements of the entity with this predicate, whatever they are about, in order.
+    pub(crate) fn statements(&self, predicate: NamedNodeRef<'_>) -> impl Iterator<Item = &'a str> {
+        let predicate = self.dictionary.iri(predicate.as_str());
+        let dictionary = self.dictionary;
+        let triples = self.stored.own_triples().iter();
+        triples.filter_map(move |[_, verb, object]| {
+            (Some(*verb) == predicate).then(|| dictionary.value(*object))
+        })
+    }
+
     /// What UDDI data it is, if it is any.
     pub(crate) fn uddi_class(&self) -> Option<UddiClass> {
         class_of(self.dictionary, self.stored.types())

@@ -7,6 +7,7 @@ use oxrdf::NamedNodeRef;
 
 pub mod td;
 pub mod uddi;
+pub mod wsdl;
 
 /// Namespace of Chappe's own terms.
 pub const CHAPPE: &str = "https://chappe.example/ns#";
@@ -97,6 +98,10 @@ terms! {
     STREAM_CLASS = "https://chappe.example/ns#Stream";
     /// Class of virtual sensors.
     VIRTUAL_SENSOR_CLASS = "https://chappe.example/ns#VirtualSensor";
+    /// Class of WSDL documents and schemas.
+    DOCUMENT_CLASS = "https://chappe.example/ns#Document";
+    /// The businessService of a device's service.
+    BUSINESS_SERVICE = "https://chappe.example/ns#businessService";
     /// Class of everything else.
     OTHER_CLASS = "https://chappe.example/ns#Other";
     /// Class of pieces of metadata.
@@ -143,5 +148,6 @@ pub const fn class(kind: crate::EntityKind) -> NamedNodeRef<'static> {
         EntityKind::Other => OTHER_CLASS,
         EntityKind::Metadata => METADATA_CLASS,
         EntityKind::Thing => td::THING,
+        EntityKind::Document => DOCUMENT_CLASS,
     }
 }

@@ -16,6 +16,8 @@ pub struct SignatureRules {
     pub inquiry: SignatureMode,
     /// The same for `/uddi/publish`.
     pub publication: SignatureMode,
+    /// The same for `/uddi/wsdl`.
+    pub documents: SignatureMode,
     /// File of the authorities (PEM) that issue certificates of signers; empty: none. Relative to this file.
     pub authorities: PathBuf,
     /// File of lists of revoked certificates (PEM); empty: none. An expired list refuses all certificates of its
@@ -51,7 +53,7 @@ impl SignatureRules {
     /// Whether signatures count at any interface.
     #[must_use]
     pub fn are_used(&self) -> bool {
-        [self.inquiry, self.publication]
+        [self.inquiry, self.publication, self.documents]
             .iter()
             .any(|mode| *mode != SignatureMode::Off)
     }

@@ -23,6 +23,7 @@ mod profiles;
 mod quota;
 mod replace;
 mod rule;
+mod services;
 mod succession;
 mod table;
 mod task;
@@ -42,6 +43,7 @@ pub(crate) use key::{DEVICE_KEYS, device_key, former_key};
 pub(crate) use places::{PLACES, Place};
 pub(crate) use profiles::PROFILES;
 pub(crate) use replace::{ReplaceError, replace};
+pub(crate) use services::publish_business;
 pub(crate) use succession::place_claims;
 pub(crate) use table::Devices;
 

@@ -10,6 +10,7 @@ mod create;
 mod dds;
 mod devices;
 mod directory;
+mod documents;
 mod entities;
 mod exchange;
 mod gsn;
@@ -38,6 +39,7 @@ mod uddi;
 mod units;
 mod wrappers;
 mod write;
+mod wsdl;
 
 use std::sync::Arc;
 
@@ -82,6 +84,9 @@ pub(crate) fn routes() -> Routes {
         )
         // The token is in the message.
         .post(uddi::PUBLISH, "publish_uddi", OPEN, uddi::publish)
+        .get(wsdl::PATH, "describe_uddi_wsdl", OPEN, wsdl::describe)
+        // Its handler admits readers and publishers.
+        .post(wsdl::PATH, "use_uddi_wsdl", OPEN, wsdl::answer)
         // A client learns from it what the other operations need.
         .get(
             "/.well-known/wot",
@@ -162,6 +167,36 @@ pub(crate) fn routes() -> Routes {
             "follow_registry",
             READ,
             changes::changes,
+        )
+        .get(
+            "/registry/documents",
+            "list_documents",
+            READ,
+            documents::list,
+        )
+        .get(
+            "/registry/documents/{key}",
+            "get_document",
+            READ,
+            documents::one,
+        )
+        .put(
+            "/registry/documents/{key}",
+            "put_document",
+            WRITE,
+            documents::put,
+        )
+        .delete(
+            "/registry/documents/{key}",
+            "remove_document",
+            WRITE,
+            documents::delete,
+        )
+        .get(
+            "/registry/services",
+            "find_services",
+            READ,
+            documents::services,
         )
         .get("/sparql", "query_registry", READ, entities::sparql_get)
         .post(

@@ -7,8 +7,9 @@ use utoipa::OpenApi;
 
 use super::routes::{Restriction, Rule};
 use super::{
-    accounts, changes, completeness, create, dds, devices, directory, entities, exchange, gsn, kad,
-    links, live, node, publish, query, range, sensors, streams, things, wrappers, write,
+    accounts, changes, completeness, create, dds, devices, directory, documents, entities,
+    exchange, gsn, kad, links, live, node, publish, query, range, sensors, streams, things,
+    wrappers, write,
 };
 use crate::shared::App;
 
@@ -43,6 +44,11 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         publish::publish,
         publish::remove,
         changes::changes,
+        documents::list,
+        documents::one,
+        documents::put,
+        documents::delete,
+        documents::services,
         entities::sparql_get,
         entities::sparql_post,
         streams::list,

@@ -106,6 +106,8 @@ pub(crate) enum EntityKind {
     Metadata,
     /// A Thing Description of the directory of things.
     Thing,
+    /// A WSDL document or a schema.
+    Document,
 }
 
 /// An element to write: a member for each field that has a value, of the type that the field has.

@@ -10,7 +10,7 @@ use axum::response::Response;
 use chappe_registry::uddi::message::fault_text;
 use chappe_registry::uddi::{Error, ErrorCode};
 
-use super::uddi;
+use super::{uddi, wsdl};
 use crate::accounts::Caller;
 use crate::config::{Config, Read, SignatureMode};
 use crate::shared::App;
@@ -25,6 +25,7 @@ fn mode_at(config: &Config, path: &str) -> SignatureMode {
     match path {
         uddi::INQUIRY => config.signatures.inquiry,
         uddi::PUBLISH => config.signatures.publication,
+        wsdl::PATH => config.signatures.documents,
         _ => SignatureMode::Off,
     }
 }

@@ -29,6 +29,7 @@ use super::signed::SignedBy;
 use crate::accounts::{Audit, AuditCharge, Caller, Change, Refusal};
 use crate::clock;
 use crate::permits::RequestKind;
+use crate::registrar::key_bits;
 use crate::shared::App;
 
 /// The path of inquiries.
@@ -56,14 +57,16 @@ pub(super) async fn describe_lang() -> Response {
 }
 
 fn describe(app: &App, headers: &HeaderMap, port: Port, path: &str) -> Response {
-    let base = parts::own_url(app, headers);
-    soap(
-        StatusCode::OK,
-        message::wsdl(port, &format!("{base}{path}")),
-    )
+    let address = address(app, headers, path);
+    soap(StatusCode::OK, message::wsdl(port, &address))
 }
 
-fn soap(status: StatusCode, text: String) -> Response {
+/// The URL of a path, at the host that the client asked.
+pub(super) fn address(app: &App, headers: &HeaderMap, path: &str) -> String {
+    format!("{}{path}", parts::own_url(app, headers))
+}
+
+pub(super) fn soap(status: StatusCode, text: String) -> Response {
     (
         status,
         [(header::CONTENT_TYPE, "text/xml; charset=utf-8")],
@@ -187,17 +190,17 @@ pub(super) async fn publish(State(app): State<App>, request: HttpRequest) -> Res
 }
 
 /// What became of a request for publication.
-struct Outcome {
+pub(super) struct Outcome {
     /// The text of the answer, or of a fault of the message.
-    answer: Result<Response, Error>,
+    pub(super) answer: Result<Response, Error>,
     /// The changes in flight.
-    publication: Option<Publication>,
+    pub(super) publication: Option<Publication>,
     /// The record for the audit stream, with what was taken for it of its account's share.
-    change: Option<(Change, Option<AuditCharge>)>,
+    pub(super) change: Option<(Change, Option<AuditCharge>)>,
 }
 
 impl Outcome {
-    fn refused(error: Error) -> Self {
+    pub(super) fn refused(error: Error) -> Self {
         Self {
             answer: Err(error),
             publication: None,
@@ -206,7 +209,7 @@ impl Outcome {
     }
 
     /// Waits until the changes are durable, and records them.
-    async fn complete(self, app: &App) -> Response {
+    pub(super) async fn complete(self, app: &App) -> Response {
         let mut answer = self.answer;
         if let Some(publication) = self.publication
             && let Err(error) = publication.await
@@ -321,7 +324,7 @@ fn change(app: &App, bytes: &[u8], address: Option<IpAddr>, signer: Option<Signe
 }
 
 /// The account has used its share of the audit stream.
-fn no_audit_room(caller: &Caller, wait: Duration) -> Error {
+pub(super) fn no_audit_room(caller: &Caller, wait: Duration) -> Error {
     let detail = format!(
         "the changes of the account {:?} fill its share of the audit stream; retry in {} s",
         caller.name(),
@@ -336,20 +339,7 @@ fn save(
     caller: &Caller,
     request: &Request,
 ) -> Result<(Answer, Option<Publication>), Error> {
-    let seed = chappe_transport::seed();
-    let seed = seed.map_err(|error| Error::new(ErrorCode::Busy, error.to_string()))?;
-    let (start, step) = seed.split_at(16);
-    let bits = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte))
-    };
-    // Different keys for one request, from a random start with a random step.
-    let (mut next, step) = (bits(start), bits(step) | 1);
-    let mut random = || {
-        next = next.wrapping_add(step);
-        next
-    };
+    let mut random = key_bits().map_err(|error| Error::new(ErrorCode::Busy, error.to_string()))?;
     let unix_ms = clock::now().0 / 1_000_000;
     let name = caller.name();
     let publisher = Publisher::new(&app.registry, name, Access::Public, unix_ms, &mut random);
@@ -397,7 +387,11 @@ fn admit(
 }
 
 /// The account that signed a message, or that of a token that get_authToken gave.
-fn publisher(app: &App, token: Option<&Token>, signer: Option<SignedBy>) -> Result<Caller, Error> {
+pub(super) fn publisher(
+    app: &App,
+    token: Option<&Token>,
+    signer: Option<SignedBy>,
+) -> Result<Caller, Error> {
     if let Some(SignedBy(caller)) = signer {
         return Ok(caller);
     }
@@ -417,7 +411,7 @@ fn publisher(app: &App, token: Option<&Token>, signer: Option<SignedBy>) -> Resu
 }
 
 /// Whether an account has the role that publishing entities needs, for the whole node.
-fn may_publish(caller: &Caller) -> Result<(), Error> {
+pub(super) fn may_publish(caller: &Caller) -> Result<(), Error> {
     if caller.reach(Role::Write) == Reach::All {
         return Ok(());
     }

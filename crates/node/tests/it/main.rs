@@ -47,6 +47,7 @@ mod things;
 mod tls;
 mod tree;
 mod uddi;
+mod uddi_wsdl;
 mod whole_answers;
 mod why;
 mod wrapper_letters;

@@ -95,10 +95,70 @@ impl<'a> Draft<'a> {
     }
 
     fn get(&self, key: impl Key) -> Option<Entity> {
-        let iri = key.iri();
-        match self.changes.get(&iri) {
+        self.entity(&key.iri())
+    }
+
+    /// The entity with this key, as the request leaves it.
+    pub(crate) fn entity(&self, key: &str) -> Option<Entity> {
+        match self.changes.get(key) {
             Some(change) => change.as_ref().map(|change| change.entity.clone()),
-            None => self.graph.state.get(&iri),
+            None => self.graph.state.get(key),
+        }
+    }
+
+    /// The entities that the request publishes.
+    pub(crate) fn changed_entities(&self) -> impl Iterator<Item = &Entity> {
+        let changes = self.changes.values().flatten();
+        changes.map(|change| &change.entity)
+    }
+
+    /// Whether the request publishes or removes the entity.
+    pub(crate) fn is_changed(&self, key: &str) -> bool {
+        self.changes.contains_key(key)
+    }
+
+    /// Whether a binding refers to this tModel, as the request leaves it.
+    pub(crate) fn has_bindings_of(&self, key: TModelKey) -> bool {
+        let iri = key.iri();
+        let id = self.graph.state.dictionary.iri(&iri);
+        let stored = id
+            .map(|id| self.graph.bindings_of_tmodel(id))
+            .unwrap_or_default();
+        let mut stored = stored
+            .into_iter()
+            .map(|id| self.graph.state.dictionary.value(id));
+        let refers = |entity: &Entity| {
+            entity.types.iter().any(|name| name == uddi::BINDING_TYPE)
+                && entity.triples.iter().any(|triple| {
+                    let is_key =
+                        matches!(&triple.object, oxrdf::Term::NamedNode(it) if it.as_str() == iri);
+                    is_key && triple.predicate == uddi::TMODEL_KEY
+                })
+        };
+        stored.any(|key| !self.is_changed(key)) || self.changed_entities().any(refers)
+    }
+
+    /// Publishes a document.
+    pub(crate) fn put_document(&mut self, entity: Entity) {
+        self.put(entity, None);
+    }
+
+    /// Removes an entity that is no child of another.
+    pub(crate) fn remove_entity(&mut self, key: String) {
+        self.remove(key);
+    }
+
+    /// Publishes a tModel that is not hidden, unless it is there with this content.
+    pub(crate) fn put_changed_tmodel(&mut self, key: TModelKey, tmodel: &TModel) {
+        let known = self.get(key);
+        let is_same = known.as_ref().is_some_and(|known| {
+            let found = decode::tmodel(known);
+            known.owner == self.stamp.owner
+                && known.access == self.stamp.access
+                && found.is_some_and(|(found, is_hidden)| found == *tmodel && !is_hidden)
+        });
+        if !is_same {
+            self.put_tmodel(key, tmodel, false);
         }
     }
 

@@ -109,7 +109,7 @@ impl<'a> Publisher<'a> {
     }
 
     /// Runs a request: all its changes, or none.
-    fn run<T>(
+    pub(crate) fn run<T>(
         &mut self,
         count: usize,
         mut step: impl FnMut(&mut Draft<'_>, &mut save::Random<'_>) -> Result<T, Error>,

@@ -122,14 +122,20 @@ pub(crate) fn service(
         let code = ErrorCode::InvalidKeyPassed;
         return Err(Error::of_key(code, KeyType::Business, detail));
     };
-    let (_, projections) = draft.own_business(parent)?;
+    let after = next_service_position(draft, parent)?;
     let known = service.key;
     let known = known.and_then(|key| draft.position_of_service(key, parent));
-    let position = known.unwrap_or_else(|| {
-        let projected = projections.iter().map(|one| one.position.saturating_add(1));
-        projected.fold(draft.next_position(parent), u32::max)
-    });
-    put_service(draft, random, service, parent, position)
+    put_service(draft, random, service, parent, known.unwrap_or(after))
+}
+
+/// The position after all services of a business of the publisher, its own and those that it projects.
+pub(crate) fn next_service_position(
+    draft: &Draft<'_>,
+    business: BusinessKey,
+) -> Result<u32, Error> {
+    let (_, projections) = draft.own_business(business)?;
+    let projected = projections.iter().map(|one| one.position.saturating_add(1));
+    Ok(projected.fold(draft.next_position(business), u32::max))
 }
 
 /// A service of another business, if it is one: it names a business other than the one that

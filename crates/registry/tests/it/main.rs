@@ -15,3 +15,4 @@ mod room;
 mod search;
 mod uddi;
 mod watch;
+mod wsdl;

@@ -173,6 +173,19 @@ impl Operated {
         send(&self.node, method, path, &fields, body.as_bytes()).await
     }
 
+    /// Sends a request with these bytes as the operator.
+    pub(crate) async fn change_bytes(&self, method: &str, path: &str, body: &[u8]) -> Answer {
+        let credential = format!("Bearer {}", self.token);
+        send(
+            &self.node,
+            method,
+            path,
+            &[("Authorization", &credential)],
+            body,
+        )
+        .await
+    }
+
     /// Adds an account and returns its token.
     pub(crate) async fn account(&self, name: &str, roles: &[&str]) -> String {
         let body = json!({"name": name, "roles": roles});
