@@ -27,6 +27,7 @@ mod problem;
 mod publish;
 mod query;
 mod range;
+mod rights;
 mod routes;
 mod sensors;
 mod server;
@@ -127,6 +128,13 @@ pub(crate) fn routes() -> Routes {
             READ,
             changes::changes,
         )
+        .get(
+            "/entities/{key}/rights",
+            "get_rights",
+            restricted,
+            rights::show,
+        )
+        .put("/entities/{key}/rights", "set_rights", WRITE, rights::set)
         .get("/sparql", "query_registry", READ, entities::sparql_get)
         .post(
             "/sparql",
@@ -382,6 +390,12 @@ pub(crate) fn routes() -> Routes {
             "set_account_share",
             ADMINISTER,
             accounts::set_share,
+        )
+        .put(
+            "/accounts/{name}/groups",
+            "set_account_groups",
+            ADMINISTER,
+            accounts::set_groups,
         )
         .post(
             "/accounts/{name}/token",

@@ -161,7 +161,11 @@ pub(super) async fn publish(State(app): State<App>, request: HttpRequest) -> Res
     let of = app.clone();
     let running = tokio::spawn(async move {
         let bytes = read(&of, body).await?;
-        let outcome = run(&of, &caller, move |app| change(app, &bytes, address)).await?;
+        let sender = caller.clone();
+        let outcome = run(&of, &caller, move |app| {
+            change(app, &bytes, &sender, address)
+        })
+        .await?;
         Ok::<Response, Error>(outcome.complete(&of).await)
     });
     match running.await {
@@ -215,7 +219,7 @@ impl Outcome {
 }
 
 /// Reads a message and runs its request, without waiting for the disk.
-fn change(app: &App, bytes: &[u8], address: Option<IpAddr>) -> Outcome {
+fn change(app: &App, bytes: &[u8], sender: &Caller, address: Option<IpAddr>) -> Outcome {
     let operator = &app.identity.name;
     let received = message::receive(bytes, limits(app), Port::Publication, operator);
     let Message {
@@ -245,8 +249,14 @@ fn change(app: &App, bytes: &[u8], address: Option<IpAddr>) -> Outcome {
             change: None,
         };
     }
+    // Without a token in the message, its sender is known by a token or a certificate of the connection.
+    let is_sender = token.as_ref().is_none_or(|text| text.trim().is_empty());
     let token = token.and_then(|token| token.parse::<Token>().ok());
     let caller = match publisher(app, token.as_ref()) {
+        Err(_) if is_sender && !sender.is_anonymous() => Ok(sender.clone()),
+        found => found,
+    };
+    let caller = match caller {
         Ok(caller) => caller,
         Err(error) => return Outcome::refused(error),
     };
@@ -342,6 +352,7 @@ fn save(
     let name = caller.name();
     let publisher = Publisher::new(&app.registry, name, Access::Public, unix_ms, &mut random);
     let saved = publisher
+        .acting_as(caller.reader())
         .within(room(app, caller))
         .checking(&app.taxonomies)
         .answer(request)?;
