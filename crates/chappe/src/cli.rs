@@ -20,7 +20,8 @@ use chappe_transport::tls::Fingerprint;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use account::{
-    Account, AccountAdd, AccountList, AccountRenew, AccountRevoke, AccountShare, AccountShow,
+    Account, AccountAdd, AccountGroups, AccountList, AccountRenew, AccountRevoke, AccountShare,
+    AccountShow,
 };
 pub(crate) use device::{Device, DeviceExclude, DeviceInclude, DeviceReplace, DeviceRun};
 pub(crate) use link::{DeadLetters, Link, LinkAdd, LinkList, LinkRemove, LinkShow, Resend};

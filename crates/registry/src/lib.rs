@@ -52,6 +52,7 @@ mod record;
 mod record_fields;
 mod registry;
 mod rights;
+mod rights_changes;
 mod scope;
 mod search;
 mod sparql;

@@ -33,13 +33,16 @@ impl Default for SparqlLimits {
     }
 }
 
-/// The room for entities, in bytes as [`crate::Entity::counted_bytes`] counts them.
+/// The room for entities, in bytes as [`crate::Entity::counted_bytes`] counts them. What a change publishes counts
+/// for the owners of its entities, whoever makes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Of all entities.
     pub total_bytes: usize,
     /// Of those of the entity's owner.
     pub owner_bytes: usize,
+    /// Maximum number of entities of the entity's owner.
+    pub owner_entities: usize,
 }
 
 impl Default for Room {
@@ -48,6 +51,7 @@ impl Default for Room {
         Self {
             total_bytes: usize::MAX,
             owner_bytes: usize::MAX,
+            owner_entities: usize::MAX,
         }
     }
 }

@@ -4,7 +4,7 @@
 //! Readers use a snapshot of memory and never wait for writers. Many changes may be in flight, so
 //! one sync of the journal commits them all.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,8 +61,8 @@ struct Inner {
     feed: Feed,
     /// Held by the snapshot that is being written.
     compacting: Mutex<()>,
-    /// Bytes of the entities in flight, by owner.
-    in_flight: Mutex<HashMap<String, usize>>,
+    /// The entities in flight, by owner.
+    in_flight: Mutex<HashMap<String, Amount>>,
     /// Changes in flight that nobody waits for.
     dropped: Arc<Dropped>,
 }
@@ -478,6 +478,12 @@ impl Registry {
         Ok(())
     }
 
+    /// The number of an owner's entities.
+    #[must_use]
+    pub fn entities_of(&self, owner: &str) -> usize {
+        self.inner.snapshot_of_memory().owned_by(owner).0
+    }
+
     /// Bytes of the entities of an owner, as [`Entity::counted_bytes`] counts them.
     #[must_use]
     pub fn bytes_of(&self, owner: &str) -> usize {
@@ -511,79 +517,123 @@ impl std::fmt::Debug for Registry {
     }
 }
 
+/// Entities of one owner, or of all.
+#[derive(Clone, Copy, Debug, Default)]
+struct Amount {
+    entities: usize,
+    bytes: usize,
+}
+
+impl Amount {
+    fn add(&mut self, other: Self) {
+        self.entities += other.entities;
+        self.bytes += other.bytes;
+    }
+
+    fn remove(&mut self, other: Self) {
+        self.entities = self.entities.saturating_sub(other.entities);
+        self.bytes = self.bytes.saturating_sub(other.bytes);
+    }
+}
+
 /// Room for entities in flight; dropping it frees the room, which the entities in memory take from then on.
 struct Taken {
     inner: Arc<Inner>,
-    owner: String,
-    bytes: usize,
+    by_owner: BTreeMap<String, Amount>,
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
         let mut in_flight = self.inner.in_flight();
-        if let Some(bytes) = in_flight.get_mut(&self.owner) {
-            *bytes -= self.bytes;
-            if *bytes == 0 {
-                in_flight.remove(&self.owner);
+        for (owner, amount) in &self.by_owner {
+            if let Some(held) = in_flight.get_mut(owner) {
+                held.remove(*amount);
+                if held.entities == 0 {
+                    in_flight.remove(owner);
+                }
             }
         }
     }
 }
 
 impl Inner {
-    fn in_flight(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+    fn in_flight(&self) -> MutexGuard<'_, HashMap<String, Amount>> {
         self.in_flight
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the room for what a record publishes, as long as it is in flight. All of it has one
-    /// owner. What the record replaces or removes makes room at once.
+    /// Takes the room for what a record publishes, as long as it is in flight. What the record
+    /// replaces or removes makes room at once.
     fn take_room(self: &Arc<Self>, record: &Record, room: &Room) -> Result<Option<Taken>, Error> {
-        let Some(owner) = record.published().next().map(|entity| &entity.owner) else {
+        let mut by_owner: BTreeMap<String, Amount> = BTreeMap::new();
+        let mut published = Amount::default();
+        for entity in record.published() {
+            let amount = Amount {
+                entities: 1,
+                bytes: entity.counted_bytes(),
+            };
+            by_owner
+                .entry(entity.owner.clone())
+                .or_default()
+                .add(amount);
+            published.add(amount);
+        }
+        if by_owner.is_empty() {
             return Ok(None);
-        };
-        let bytes: usize = record.published().map(Entity::counted_bytes).sum();
+        }
         let state = self.snapshot_of_memory();
-        let (mut freed, mut freed_of_owner) = (0, 0);
+        let (mut freed, mut freed_by_owner) = (0, HashMap::<String, Amount>::new());
         for key in record.keys() {
-            let before = state.bytes_at(key);
-            let is_owners = state.rule_of(key).is_some_and(|(of, _)| of.owner == *owner);
-            freed += before;
-            freed_of_owner += if is_owners { before } else { 0 };
+            if let Some((rule, _)) = state.rule_of(key) {
+                let bytes = state.bytes_at(key);
+                freed += bytes;
+                let amount = Amount { entities: 1, bytes };
+                freed_by_owner.entry(rule.owner).or_default().add(amount);
+            }
         }
         let mut in_flight = self.in_flight();
-        let all = in_flight.values().sum::<usize>();
-        let own = in_flight.get(owner).copied().unwrap_or_default();
-        let check = |whose: String, used: usize, freed, limit, is_owners| {
-            let bytes = used.saturating_sub(freed) + bytes;
+        for (owner, amount) in &by_owner {
+            let (entities, bytes) = state.owned_by(owner);
+            let mut used = in_flight.get(owner).copied().unwrap_or_default();
+            used.add(Amount { entities, bytes });
+            let mut after = used;
+            after.remove(freed_by_owner.get(owner).copied().unwrap_or_default());
+            after.add(*amount);
             // An entity may always become smaller.
-            match bytes > limit && bytes > used {
-                true => Err(Error::NoRoom {
-                    whose,
-                    bytes,
-                    limit,
-                    is_owners,
-                }),
-                false => Ok(()),
+            if after.bytes > room.owner_bytes && after.bytes > used.bytes {
+                return Err(Error::NoRoom {
+                    whose: format!("the entities of {owner:?}"),
+                    bytes: after.bytes,
+                    limit: room.owner_bytes,
+                    is_owners: true,
+                });
             }
-        };
-        let (all, own) = (all + state.bytes(), own + state.owned_by(owner).1);
-        check(
-            format!("the entities of {owner:?}"),
-            own,
-            freed_of_owner,
-            room.owner_bytes,
-            true,
-        )?;
-        let whose = "all entities".to_owned();
-        check(whose, all, freed, room.total_bytes, false)?;
-        *in_flight.entry(owner.clone()).or_default() += bytes;
+            if after.entities > room.owner_entities && after.entities > used.entities {
+                return Err(Error::TooManyEntities {
+                    owner: owner.clone(),
+                    entities: after.entities,
+                    limit: room.owner_entities,
+                });
+            }
+        }
+        let used = state.bytes() + in_flight.values().map(|held| held.bytes).sum::<usize>();
+        let bytes = used.saturating_sub(freed) + published.bytes;
+        if bytes > room.total_bytes && bytes > used {
+            return Err(Error::NoRoom {
+                whose: "all entities".to_owned(),
+                bytes,
+                limit: room.total_bytes,
+                is_owners: false,
+            });
+        }
+        for (owner, amount) in &by_owner {
+            in_flight.entry(owner.clone()).or_default().add(*amount);
+        }
         drop(in_flight);
         Ok(Some(Taken {
             inner: Arc::clone(self),
-            owner: owner.clone(),
-            bytes,
+            by_owner,
         }))
     }
 
@@ -923,6 +973,17 @@ impl Record {
 fn publish_in(state: &mut State, entity: Entity) -> Entry {
     let before = state.side_of(&entity.key);
     let mut predicates = state.predicates_of(&entity.key);
+    let rule = OwnedRule::of(&entity);
+    let is_of_rights = before.as_ref().is_some_and(|before| before.rule != rule)
+        && state.get(&entity.key).is_some_and(|known| {
+            let (access, rights) = (entity.access.clone(), entity.rights.clone());
+            let changed = Entity {
+                access,
+                rights,
+                ..known
+            };
+            changed == entity
+        });
     state.insert(&entity);
     predicates.add(state.predicates_of(&entity.key));
     Entry {
@@ -931,13 +992,10 @@ fn publish_in(state: &mut State, entity: Entity) -> Entry {
         before,
         after: Some(Side {
             name: entity.name,
-            rule: OwnedRule {
-                owner: entity.owner,
-                access: entity.access,
-                rights: entity.rights,
-            },
+            rule,
         }),
         predicates,
+        is_of_rights,
     }
 }
 
@@ -952,6 +1010,7 @@ fn remove_in(state: &mut State, key: String) -> Option<Entry> {
         before,
         after: None,
         predicates,
+        is_of_rights: false,
     })
 }
 

@@ -329,6 +329,10 @@ pub struct RegistryRules {
     /// `accounts.bytes_percent`; one more entity is refused with status 507.
     #[schemars(range(min = 1_048_576, max = 4_294_967_295_u64), extend("x-unit" = "bytes"))]
     pub max_bytes: u32,
+    /// Number of entities of which one account may publish `accounts.bytes_percent`; one more is refused with
+    /// status 507. `registry.max_bytes` limits all of them together.
+    #[schemars(range(min = 100, max = 100_000_000))]
+    pub max_entities: u32,
     /// Directory of the value sets of UDDI that are checked (*.txt), read at the start. Each is named by the
     /// UUID of its tModel and has one value in each line. Relative to this file.
     #[schemars(length(min = 1))]
@@ -339,6 +343,7 @@ impl Default for RegistryRules {
     fn default() -> Self {
         Self {
             max_bytes: 256 << 20,
+            max_entities: 200_000,
             taxonomies_directory: "taxonomies".into(),
         }
     }

@@ -28,6 +28,7 @@ mod problem;
 mod publish;
 mod query;
 mod range;
+mod rights;
 mod routes;
 mod sensors;
 mod server;
@@ -198,6 +199,13 @@ pub(crate) fn routes() -> Routes {
             READ,
             documents::services,
         )
+        .get(
+            "/entities/{key}/rights",
+            "get_rights",
+            restricted,
+            rights::show,
+        )
+        .put("/entities/{key}/rights", "set_rights", WRITE, rights::set)
         .get("/sparql", "query_registry", READ, entities::sparql_get)
         .post(
             "/sparql",
@@ -453,6 +461,12 @@ pub(crate) fn routes() -> Routes {
             "set_account_share",
             ADMINISTER,
             accounts::set_share,
+        )
+        .put(
+            "/accounts/{name}/groups",
+            "set_account_groups",
+            ADMINISTER,
+            accounts::set_groups,
         )
         .post(
             "/accounts/{name}/token",

@@ -8,7 +8,7 @@ use utoipa::OpenApi;
 use super::routes::{Restriction, Rule};
 use super::{
     accounts, changes, completeness, create, dds, devices, directory, documents, entities,
-    exchange, gsn, kad, links, live, node, publish, query, range, sensors, streams, things,
+    exchange, gsn, kad, links, live, node, publish, query, range, rights, sensors, streams, things,
     wrappers, write,
 };
 use crate::shared::App;
@@ -41,6 +41,8 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         devices::replace,
         entities::search,
         entities::one,
+        rights::show,
+        rights::set,
         publish::publish,
         publish::remove,
         changes::changes,
@@ -107,6 +109,7 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         accounts::add,
         accounts::revoke,
         accounts::set_share,
+        accounts::set_groups,
         accounts::renew,
         gsn::token,
         gsn::sensors,

@@ -48,7 +48,7 @@ impl Publisher<'_> {
                 ..business.clone()
             };
             if known.as_ref() != Ok(&new) {
-                draft.put_business(key, &new, &[]);
+                draft.put_business(key, &new, &[])?;
             }
             Ok(())
         })
