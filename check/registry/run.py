@@ -66,4 +66,5 @@ def main() -> None:
     print("   all passed")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -5,6 +5,7 @@
 mod account;
 mod device;
 mod link;
+mod registry;
 mod sensor;
 mod stream;
 mod wrapper;
@@ -23,6 +24,10 @@ pub(crate) use account::{
 };
 pub(crate) use device::{Device, DeviceExclude, DeviceInclude, DeviceReplace, DeviceRun};
 pub(crate) use link::{DeadLetters, Link, LinkAdd, LinkList, LinkRemove, LinkShow, Resend};
+pub(crate) use registry::{
+    RegistryFind, RegistryPublish, RegistryQuery, RegistryRemove, RegistryShow, RegistrySubscribe,
+    RegistryVerb,
+};
 pub(crate) use sensor::{DescriptorFormat, Import, ImportGsn, Sensor, SensorCall, SensorConvert};
 pub(crate) use stream::{
     Stream, StreamCompleteness, StreamCreate, StreamForgetName, StreamRemove, StreamRename, Write,
@@ -131,6 +136,12 @@ pub(crate) enum Command {
         after_help = "Examples:\n  chappe wrapper try wrappers/climate.toml\n  chappe wrapper list"
     )]
     Wrapper(Wrapper),
+    /// Find, show, publish, remove and follow entities of a node's registry.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  chappe registry find pulse\n  chappe registry publish http://example.com/pump-7 'Pump 7' --turtle pump.ttl"
+    )]
+    Registry(RegistryVerb),
     /// Create and remove streams, and show what they lack.
     #[command(
         subcommand,

@@ -65,6 +65,7 @@ fn run(cli: Cli) -> Outcome {
         },
         Command::Account(verb) => command::account::run(verb, json),
         Command::Stream(verb) => command::stream::run(verb, json),
+        Command::Registry(verb) => command::registry::run(verb, json),
         Command::Sensor(verb) => command::sensor::run(verb, json),
         Command::Import(verb) => command::sensor::import(verb, json),
         Command::Why(flags) => command::why::run(flags, json),

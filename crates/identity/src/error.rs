@@ -43,6 +43,12 @@ pub enum Error {
          letter or a digit"
     )]
     Name,
+    /// Not the name of a group.
+    #[error(
+        "the name of a group is 1 to 64 letters, digits, `.`, `_`, `-` or `@`, and starts with a \
+         letter or a digit"
+    )]
+    Group,
     /// Not a distinguished name.
     #[error("a distinguished name is written as CN=ada,O=Ward 3 (RFC 4514)")]
     DistinguishedName,

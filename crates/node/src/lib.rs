@@ -45,6 +45,7 @@ mod shared;
 mod size_limit;
 mod storage;
 mod streams;
+mod subscriptions;
 mod tasks;
 mod things;
 mod view;

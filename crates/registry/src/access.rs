@@ -1,7 +1,4 @@
-//! Access rules: which principals may see an entity.
-//!
-//! Only reading is checked here. Whether a principal may publish under an owner is the caller's
-//! decision; the registry itself refuses only a change of owner.
+//! Access rules: which principals may see an entity without a stated right ([`crate::rights`]).
 
 use chappe_identity::Principal;
 use serde::{Deserialize, Serialize};
@@ -19,16 +16,16 @@ pub enum Access {
 }
 
 impl Access {
-    /// Whether `principal` may see an entity of `owner` under this rule.
+    /// Whether `principal` may see an entity of `owner` under this rule alone.
     #[must_use]
     pub fn allows(&self, owner: &str, principal: &Principal) -> bool {
-        match (self, principal) {
-            (Self::Public, _) | (_, Principal::Operator) => true,
-            (_, Principal::Anonymous) => false,
-            (Self::Owner, Principal::Named(name)) => name == owner,
-            (Self::Readers(readers), Principal::Named(name)) => {
-                name == owner || readers.contains(name)
-            }
-        }
+        let is_reader = |name: &str| match self {
+            Self::Public => true,
+            Self::Owner => false,
+            Self::Readers(readers) => readers.iter().any(|reader| reader == name),
+        };
+        *self == Self::Public
+            || principal.may_act_for(owner)
+            || principal.name().is_some_and(is_reader)
     }
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::Access;
 use crate::error::Error;
+use crate::rights::Rights;
 
 /// Maximum length of a key, name, type, scope, owner or reader in bytes. UDDI allows names of 255
 /// characters; the rest is room for IRIs.
@@ -95,6 +96,8 @@ pub struct Entity {
     pub owner: String,
     /// The rule that decides who may see it.
     pub access: Access,
+    /// Further rights of others.
+    pub rights: Rights,
     /// Metadata: triples about the entity, or about anything else.
     pub triples: Vec<Triple>,
 }
@@ -111,6 +114,7 @@ impl Entity {
             scopes: Vec::new(),
             owner: "node".to_owned(),
             access: Access::Public,
+            rights: Rights::default(),
             triples: Vec::new(),
         }
     }
@@ -174,6 +178,7 @@ impl Entity {
         if let Access::Readers(readers) = &self.access {
             list("readers", readers)?;
         }
+        self.rights.validate()?;
         if self.triples.len() > MAX_TRIPLES {
             return Err(invalid("triples", format!("are more than {MAX_TRIPLES}")));
         }
@@ -221,7 +226,7 @@ fn list(field: &'static str, items: &[String]) -> Result<(), Error> {
     items.iter().try_for_each(|item| text(field, item))
 }
 
-fn text(field: &'static str, value: &str) -> Result<(), Error> {
+pub(crate) fn text(field: &'static str, value: &str) -> Result<(), Error> {
     if value.len() > MAX_TEXT_BYTES {
         return Err(invalid(
             field,

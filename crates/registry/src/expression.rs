@@ -265,8 +265,13 @@ pub(crate) fn pattern_variables(pattern: &GraphPattern, found: &mut HashSet<Vari
         G::Distinct { inner }
         | G::Reduced { inner }
         | G::Slice { inner, .. }
-        | G::Graph { inner, .. }
         | G::Service { inner, .. } => pattern_variables(inner, found),
+        G::Graph { name, inner } => {
+            if let NamedNodePattern::Variable(name) = name {
+                found.insert(name.clone());
+            }
+            pattern_variables(inner, found);
+        }
         G::Group {
             inner,
             variables: keys,

@@ -2,7 +2,8 @@
 //!
 //! The revision of a change is the position of its record in the journal, so it survives a restart.
 //! The feed remembers the newest [`FEED_CAPACITY`] changes; a subscriber that asks for older ones
-//! receives [`FeedItem::Resync`] and reads the state again.
+//! receives [`FeedItem::Resync`] and reads the state again. When a registry is opened, the feed is
+//! filled from the journal: it has the changes after the newest snapshot that was written.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
@@ -11,8 +12,9 @@ use std::task::{Context, Poll, Waker};
 
 use chappe_identity::Principal;
 
-use crate::access::Access;
 use crate::entity::EntityKind;
+use crate::rights::{OwnedRule, Right};
+use crate::watch::Predicates;
 
 /// Maximum number of remembered changes. At one change a second they cover nearly three hours of
 /// absence, at about 200 bytes each.
@@ -64,26 +66,81 @@ pub enum FeedItem {
 pub(crate) struct Entry {
     pub(crate) key: String,
     pub(crate) kind: EntityKind,
-    /// Owner and rule before, if it existed.
-    pub(crate) before: Option<(String, Access)>,
-    /// Owner and rule after, if it exists.
-    pub(crate) after: Option<(String, Access)>,
+    /// The entity before, if it existed.
+    pub(crate) before: Option<Side>,
+    /// The entity after, if it exists.
+    pub(crate) after: Option<Side>,
+    /// The predicates of its triples before and after.
+    pub(crate) predicates: Predicates,
+}
+
+/// An entity before or after a change.
+#[derive(Clone, Debug)]
+pub(crate) struct Side {
+    pub(crate) name: String,
+    pub(crate) rule: OwnedRule,
+}
+
+impl Side {
+    fn is_seen_by(&self, principal: &Principal) -> bool {
+        self.rule.permits(principal, Right::Read)
+    }
+}
+
+/// A change as far as a subscriber may see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) revision: u64,
+    pub(crate) key: String,
+    pub(crate) kind: EntityKind,
+    /// Its name before, if the subscriber could see it then.
+    pub(crate) name_before: Option<String>,
+    /// Whether the subscriber can see it after the change.
+    pub(crate) is_seen: bool,
+    pub(crate) predicates: Predicates,
+}
+
+/// What a subscription reads next.
+#[derive(Clone, Debug)]
+pub(crate) enum Item {
+    Seen(Seen),
+    Resync(u64),
 }
 
 impl Entry {
-    fn seen_by(&self, principal: &Principal) -> Option<Change> {
-        let sees = |side: &Option<(String, Access)>| {
-            side.as_ref()
-                .is_some_and(|(owner, access)| access.allows(owner, principal))
+    fn seen_by(&self, principal: &Principal, revision: u64) -> Option<Seen> {
+        let seen = |side: &Option<Side>| {
+            let side = side.as_ref().filter(|side| side.is_seen_by(principal));
+            side.map(|side| side.name.clone())
         };
-        let (key, kind) = (self.key.clone(), self.kind);
-        if sees(&self.after) {
-            let is_new = !sees(&self.before);
-            Some(Change::Published { key, kind, is_new })
-        } else if sees(&self.before) {
-            Some(Change::Removed { key, kind })
-        } else {
-            None
+        let (name_before, is_seen) = (seen(&self.before), seen(&self.after).is_some());
+        (is_seen || name_before.is_some()).then(|| Seen {
+            revision,
+            key: self.key.clone(),
+            kind: self.kind,
+            name_before,
+            is_seen,
+            predicates: self.predicates,
+        })
+    }
+}
+
+impl From<Item> for FeedItem {
+    fn from(item: Item) -> Self {
+        match item {
+            Item::Resync(revision) => Self::Resync { revision },
+            Item::Seen(seen) => {
+                let (key, kind, revision) = (seen.key, seen.kind, seen.revision);
+                let change = match seen.is_seen {
+                    true => Change::Published {
+                        key,
+                        kind,
+                        is_new: seen.name_before.is_none(),
+                    },
+                    false => Change::Removed { key, kind },
+                };
+                Self::Change { revision, change }
+            }
         }
     }
 }
@@ -117,6 +174,14 @@ impl Feed {
         state.entries.clear();
         state.last = state.last.max(revision);
         state.complete_from = state.last + 1;
+    }
+
+    /// Forgets the changes up to `revision`, which is part of a snapshot: what they changed may be missing.
+    pub(crate) fn forget_through(&self, revision: u64) {
+        let mut state = self.lock();
+        state.last = state.last.max(revision);
+        state.entries.clear();
+        state.complete_from = state.complete_from.max(revision + 1);
     }
 
     /// Adds the changes of `revision`; none if it changed nothing visible to any subscriber.
@@ -197,16 +262,24 @@ impl Subscription {
         (self.before_reading)();
         let feed = self.feed.clone();
         let state = feed.lock();
-        self.next_item(&state)
+        self.next_item(&state).map(FeedItem::from)
     }
 
-    fn next_item(&mut self, state: &State) -> Option<FeedItem> {
+    /// From now on reads as this principal.
+    pub(crate) fn set_principal(&mut self, principal: Principal) {
+        self.principal = principal;
+    }
+
+    /// Position up to which all changes are read.
+    pub(crate) fn read_through(&self) -> u64 {
+        self.next.saturating_sub(1)
+    }
+
+    fn next_item(&mut self, state: &State) -> Option<Item> {
         if self.next < state.complete_from || self.next > state.last.saturating_add(1) {
             self.next = state.last + 1;
             self.delivered = 0;
-            return Some(FeedItem::Resync {
-                revision: self.next,
-            });
+            return Some(Item::Resync(self.next));
         }
         let start = state
             .entries
@@ -223,9 +296,9 @@ impl Subscription {
             } else {
                 (self.next, self.delivered) = (revision, 1);
             }
-            if let Some(change) = entry.seen_by(&self.principal) {
-                let revision = if is_last { revision } else { revision - 1 };
-                return Some(FeedItem::Change { revision, change });
+            let read = if is_last { revision } else { revision - 1 };
+            if let Some(seen) = entry.seen_by(&self.principal, read) {
+                return Some(Item::Seen(seen));
             }
         }
         self.next = self.next.max(state.last + 1);
@@ -235,6 +308,10 @@ impl Subscription {
 
     /// The next item; if none is available, the task is woken by the next change.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<FeedItem> {
+        self.poll_item(context).map(FeedItem::from)
+    }
+
+    pub(crate) fn poll_item(&mut self, context: &mut Context<'_>) -> Poll<Item> {
         (self.before_reading)();
         let feed = self.feed.clone();
         let mut state = feed.lock();

@@ -24,6 +24,7 @@ use crate::dictionary::Id;
 use crate::error::Error;
 use crate::ordered::OrderedSet;
 use crate::partition::Partition;
+use crate::rights::Rights;
 
 /// Maximum number of distinct access rules. One with readers has its own indexes, some kilobytes when small.
 pub(crate) const MAX_ACCESS_GROUPS: usize = 16_384;
@@ -32,13 +33,14 @@ pub(crate) const MAX_GROUPS_OF_READER: usize = 256;
 
 /// An access rule with its owner; public entities share one rule, whoever owns them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Rule {
+pub(crate) struct Rule {
     owner: String,
-    access: Access,
+    pub(crate) access: Access,
+    pub(crate) rights: Rights,
 }
 
 impl Rule {
-    fn of(owner: &str, access: &Access) -> Self {
+    fn of(owner: &str, access: &Access, rights: &Rights) -> Self {
         let owner = match access {
             Access::Public => "",
             _ => owner,
@@ -46,6 +48,7 @@ impl Rule {
         Self {
             owner: owner.to_owned(),
             access: access.clone(),
+            rights: rights.clone(),
         }
     }
 
@@ -127,8 +130,13 @@ impl Groups {
     }
 
     /// Checks that there is room for an entity with this rule.
-    pub(crate) fn admits(&self, owner: &str, access: &Access) -> Result<(), Error> {
-        let rule = Rule::of(owner, access);
+    pub(crate) fn admits(
+        &self,
+        owner: &str,
+        access: &Access,
+        rights: &Rights,
+    ) -> Result<(), Error> {
+        let rule = Rule::of(owner, access, rights);
         if self.number(&rule).is_some() {
             return Ok(());
         }
@@ -169,14 +177,14 @@ impl Groups {
         self.groups.update_at(before, wanted, change);
     }
 
-    /// The access rule of this number.
-    pub(crate) fn access(&self, number: u32) -> Option<&Access> {
-        self.group(number).map(|group| &group.rule.access)
+    /// The rule of this number.
+    pub(crate) fn rule(&self, number: u32) -> Option<&Rule> {
+        self.group(number).map(|group| &*group.rule)
     }
 
     /// Counts an entity under its rule; returns the rule's number.
-    pub(crate) fn enter(&mut self, owner: &str, access: &Access) -> u32 {
-        let rule = Rule::of(owner, access);
+    pub(crate) fn enter(&mut self, owner: &str, access: &Access, rights: &Rights) -> u32 {
+        let rule = Rule::of(owner, access, rights);
         if let Some(number) = self.number(&rule) {
             self.update_group(number, |group| group.entities += 1);
             return number;
@@ -239,7 +247,9 @@ impl Groups {
         owner: Id,
         mut change: impl FnMut(&mut Partition),
     ) {
-        let is_public = self.access(number) == Some(&Access::Public);
+        let is_public = self
+            .rule(number)
+            .is_some_and(|rule| rule.access == Access::Public);
         if is_public {
             return change(Arc::make_mut(&mut self.public));
         }
@@ -305,11 +315,12 @@ impl Groups {
         match principal {
             Principal::Anonymous => {}
             Principal::Operator => visible.push(self.hidden.clone()),
-            Principal::Named(name) => {
+            Principal::Named(_) | Principal::Member(_) => {
+                let name = principal.name().unwrap_or_default();
                 let own = own.and_then(|own| self.owned(own));
                 visible.extend(own.and_then(|owned| owned.partition.clone()));
-                let read = self.readers.iter_from(|key| *key.name < **name);
-                let read = read.take_while(|key| *key.name == **name);
+                let read = self.readers.iter_from(|key| *key.name < *name);
+                let read = read.take_while(|key| *key.name == *name);
                 let groups = read.filter_map(|key| self.group(key.number));
                 visible.extend(groups.filter_map(|group| group.partition.clone()));
             }

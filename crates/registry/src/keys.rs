@@ -19,6 +19,7 @@ pub(crate) struct EntityKeys {
     pub(crate) types: BTreeSet<Id>,
     pub(crate) kind: Id,
     pub(crate) observed: BTreeSet<Id>,
+    /// Subjects of its triples other than itself and its blank nodes.
     pub(crate) about: BTreeSet<Id>,
     pub(crate) owner: Id,
     pub(crate) uddi: Option<UddiKeys>,
@@ -28,10 +29,11 @@ impl EntityKeys {
     /// Adds the keys to the indexes, or removes them.
     pub(crate) fn apply(&self, partition: &mut Partition, put: bool) {
         for triple in &self.triples {
+            let foreign = self.about.contains(&triple[0]).then_some(self.entity);
             if put {
-                partition.insert(*triple)
+                partition.insert(*triple, foreign)
             } else {
-                partition.remove(*triple)
+                partition.remove(*triple, foreign)
             }
         }
         self.texts(&mut partition.names, [&self.name], put);

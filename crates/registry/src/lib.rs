@@ -31,6 +31,8 @@ mod entity;
 mod error;
 mod expression;
 mod feed;
+mod graph_patterns;
+mod graphs;
 mod groups;
 mod guard;
 mod journal;
@@ -42,7 +44,9 @@ mod partition;
 mod pending;
 mod plan;
 mod record;
+mod record_fields;
 mod registry;
+mod rights;
 mod scope;
 mod search;
 mod sparql;
@@ -54,6 +58,7 @@ pub mod uddi;
 mod uddi_keys;
 mod view;
 pub mod vocabulary;
+mod watch;
 
 pub use access::Access;
 pub use chappe_identity::Principal;
@@ -67,7 +72,12 @@ pub use limits::{Interrupt, Room, SparqlError, SparqlLimits};
 pub use log_journal::LogJournal;
 pub use oxrdf;
 pub use registry::{MAX_BATCH_BYTES, Publication, Registry, Statistics};
+pub use rights::{Holder, Right, Rights};
 pub use scope::is_in_scope;
 pub use search::{DEFAULT_SEARCH_LIMIT, MAX_SEARCH_LIMIT, Search, SearchResult};
 pub use sparql::{Cost, SparqlAnswer};
 pub use turtle::triples_from_turtle;
+pub use watch::{
+    MAX_KNOWN, Mark, ResyncReason, Watch, WatchEvent, WatchItem, WatchStart, WatchStep,
+    WatchSubject,
+};

@@ -84,6 +84,9 @@ pub(crate) struct Partition {
     osp: OrderedSet<[Id; 3]>,
     /// Triples that several entities bring, with the number of entities besides the first.
     repeated: OrderedSet<[Id; 4]>,
+    /// (subject, predicate, object, entity) of triples about something else than the entity that
+    /// brings them and its blank nodes. Of all others the subject names the entity.
+    foreign: OrderedSet<[Id; 4]>,
     /// Case-folded names.
     pub(crate) names: OrderedSet<Text>,
     /// Normal forms of scopes.
@@ -133,13 +136,19 @@ impl Partition {
         triples.map(OrderedSet::memory_bytes).iter().sum::<usize>()
             + pairs.map(OrderedSet::memory_bytes).iter().sum::<usize>()
             + self.repeated.memory_bytes()
+            + self.foreign.memory_bytes()
             + self.children.memory_bytes()
             + texts(&self.names)
             + texts(&self.scopes)
             + texts(&self.uddi_names)
     }
 
-    pub(crate) fn insert(&mut self, triple: [Id; 3]) {
+    /// Adds a triple that `foreign` brings about something else, or an entity about itself.
+    pub(crate) fn insert(&mut self, triple: [Id; 3], foreign: Option<Id>) {
+        if let Some(entity) = foreign {
+            let [s, p, o] = triple;
+            self.foreign.insert([s, p, o, entity]);
+        }
         if self.spo.insert(Order::Spo.key(triple)) {
             self.pos.insert(Order::Pos.key(triple));
             self.osp.insert(Order::Osp.key(triple));
@@ -149,7 +158,12 @@ impl Partition {
         self.put_repeats(triple, more + 1);
     }
 
-    pub(crate) fn remove(&mut self, triple: [Id; 3]) {
+    /// Removes what [`Partition::insert`] added.
+    pub(crate) fn remove(&mut self, triple: [Id; 3], foreign: Option<Id>) {
+        if let Some(entity) = foreign {
+            let [s, p, o] = triple;
+            self.foreign.remove(&[s, p, o, entity]);
+        }
         let more = self.take_repeats(triple);
         if more > 0 {
             self.put_repeats(triple, more - 1);
@@ -171,6 +185,51 @@ impl Partition {
         if more > 0 {
             self.repeated.insert([s, p, o, more]);
         }
+    }
+
+    /// Whether `entity` brings the triple. `own` is the entity that its subject is or belongs to.
+    pub(crate) fn brings(&self, triple: [Id; 3], entity: Id, own: Id) -> bool {
+        if entity == own {
+            return self.contains(triple) && self.is_own(triple);
+        }
+        let [s, p, o] = triple;
+        self.foreign.contains(&[s, p, o, entity])
+    }
+
+    /// Whether the entity of its subject is among those that bring a triple of this set.
+    fn is_own(&self, triple: [Id; 3]) -> bool {
+        let [s, p, o] = triple;
+        let past = |key: &[Id; 4]| *key <= [s, p, o, Id::MAX];
+        let before = |key: &[Id; 4]| *key < [s, p, o, 0];
+        if self.foreign.len() == 0 {
+            return true;
+        }
+        let foreign = self.foreign.rank(past) - self.foreign.rank(before);
+        let more = self.repeated.first_from(before);
+        let more = more.filter(|key| key.starts_with(&triple));
+        foreign <= more.map_or(0, |[_, _, _, more]| *more as usize)
+    }
+
+    /// How often entities bring a triple about something else that has this subject and, if they
+    /// are known with it, these terms; 0 if the subject is not known.
+    pub(crate) fn count_foreign(&self, pattern: [Option<Id>; 3]) -> usize {
+        let [s, p, o] = pattern;
+        let Some(s) = s else { return 0 };
+        let [low, high] = [0, Id::MAX].map(|rest| match (p, o) {
+            (Some(p), o) => [s, p, o.unwrap_or(rest), rest],
+            (None, _) => [s, rest, rest, rest],
+        });
+        self.foreign.rank(|key| *key <= high) - self.foreign.rank(|key| *key < low)
+    }
+
+    /// The entities that bring a triple of this set.
+    pub(crate) fn bringers(&self, triple: [Id; 3], own: Id) -> impl Iterator<Item = Id> + use<> {
+        let [s, p, o] = triple;
+        let foreign = self.foreign.iter_from(|key| *key < [s, p, o, 0]);
+        let foreign = foreign.take_while(move |key| key.starts_with(&triple));
+        let own = self.is_own(triple).then_some(own);
+        own.into_iter()
+            .chain(foreign.map(|[_, _, _, entity]| entity))
     }
 
     fn index(&self, order: Order) -> &OrderedSet<[Id; 3]> {

@@ -18,6 +18,7 @@ use spargebra::algebra::{
 };
 use spargebra::term::{NamedNodePattern, TermPattern, TriplePattern};
 
+use crate::dictionary::Id;
 use crate::expression;
 use crate::limits::SparqlError;
 use crate::view::{QueryTraits, View};
@@ -80,7 +81,7 @@ impl Examiner {
         match pattern {
             G::Bgp { .. } | G::Path { .. } | G::Values { .. } => Ok(()),
             G::Service { .. } => Err(SparqlError::Unsupported("SERVICE")),
-            G::Graph { .. } => Err(SparqlError::Unsupported("GRAPH")),
+            G::Graph { inner, .. } => self.pattern(inner),
             G::Lateral { .. } => Err(SparqlError::Unsupported("LATERAL")),
             G::Join { left, right } | G::Union { left, right } | G::Minus { left, right } => {
                 self.pattern(left)?;
@@ -170,6 +171,7 @@ impl<'a> Planner<'a> {
             | G::Join { .. }
             | G::Filter { .. }
             | G::Path { .. }
+            | G::Graph { .. }
             | G::Values { .. } => self.group(pattern, bound),
             G::LeftJoin {
                 left,
@@ -251,7 +253,7 @@ impl<'a> Planner<'a> {
                     aggregates,
                 }
             }
-            G::Service { .. } | G::Graph { .. } | G::Lateral { .. } => pattern,
+            G::Service { .. } | G::Lateral { .. } => pattern,
         }
     }
 
@@ -372,7 +374,9 @@ impl<'a> Planner<'a> {
     /// Plans the part as a step of the chain.
     fn step(&mut self, part: GraphPattern, bound: &Variables) -> GraphPattern {
         match part {
-            GraphPattern::Bgp { .. } | GraphPattern::Path { .. } => part,
+            GraphPattern::Bgp { .. } | GraphPattern::Path { .. } | GraphPattern::Graph { .. } => {
+                part
+            }
             GraphPattern::Values { .. } => count(STEP, 0, part),
             other => self.plan(other, bound),
         }
@@ -411,21 +415,57 @@ impl<'a> Planner<'a> {
             GraphPattern::Filter { inner, .. } | GraphPattern::Extend { inner, .. } => {
                 self.rows(inner, bound)
             }
+            GraphPattern::Graph { name, inner } => self.graph(name, inner, bound),
             _ => u64::MAX / 4,
         }
+    }
+
+    /// Rows of a pattern inside one graph, or of the graph's name alone.
+    fn graph(&self, name: &NamedNodePattern, inner: &GraphPattern, bound: &Variables) -> u64 {
+        let is_name = *inner == empty();
+        let rows = self.rows(inner, bound);
+        match name {
+            NamedNodePattern::NamedNode(name) => {
+                let len = self.view.graph_len(&name.clone().into()) as u64;
+                if is_name { len.min(1) } else { rows.min(len) }
+            }
+            NamedNodePattern::Variable(name) if bound.contains(name) => {
+                let average = self.view.average_graph().max(1);
+                if is_name { 1 } else { rows.min(average) }
+            }
+            NamedNodePattern::Variable(_) if is_name => self.view.entities(),
+            NamedNodePattern::Variable(_) => rows.saturating_add(self.shared(inner)),
+        }
+    }
+
+    /// How often the triples of a pattern are brought about something else, if its subject is known.
+    fn shared(&self, inner: &GraphPattern) -> u64 {
+        let GraphPattern::Bgp { patterns } = inner else {
+            return 0;
+        };
+        let [pattern] = patterns.as_slice() else {
+            return 0;
+        };
+        let predicate = predicate_term(&pattern.predicate);
+        let places = [&pattern.subject, &predicate, &pattern.object];
+        let known = self.constants(places, &Variables::new());
+        known.map_or(0, |(known, _)| self.view.foreign(known) as u64)
     }
 
     /// Triples per row: the exact count for the constants, divided by the effect of bound
     /// variables.
     fn triples(&self, pattern: &TriplePattern, bound: &Variables) -> u64 {
-        let predicate = match &pattern.predicate {
-            NamedNodePattern::NamedNode(node) => TermPattern::NamedNode(node.clone()),
-            NamedNodePattern::Variable(name) => TermPattern::Variable(name.clone()),
-        };
+        let predicate = predicate_term(&pattern.predicate);
         self.matches([&pattern.subject, &predicate, &pattern.object], bound)
     }
 
-    fn matches(&self, places: [&TermPattern; 3], bound: &Variables) -> u64 {
+    /// The numbers of the constants and which variables are bound; `None` if no visible triple has
+    /// one of the constants.
+    fn constants(
+        &self,
+        places: [&TermPattern; 3],
+        bound: &Variables,
+    ) -> Option<([Option<Id>; 3], [bool; 3])> {
         let mut constants = [None; 3];
         let mut joined = [false; 3];
         for ((place, constant), joined) in places.iter().zip(&mut constants).zip(&mut joined) {
@@ -441,11 +481,15 @@ impl<'a> Planner<'a> {
                     continue;
                 }
             };
-            match self.view.known(&term) {
-                Some(id) => *constant = Some(id),
-                None => return 0,
-            }
+            *constant = Some(self.view.known(&term)?);
         }
+        Some((constants, joined))
+    }
+
+    fn matches(&self, places: [&TermPattern; 3], bound: &Variables) -> u64 {
+        let Some((constants, joined)) = self.constants(places, bound) else {
+            return 0;
+        };
         let count = self.view.count(constants) as u64;
         // A bound subject has few triples of one predicate; a bound object may have many.
         match joined {
@@ -472,6 +516,13 @@ impl<'a> Planner<'a> {
     }
 }
 
+fn predicate_term(predicate: &NamedNodePattern) -> TermPattern {
+    match predicate {
+        NamedNodePattern::NamedNode(node) => TermPattern::NamedNode(node.clone()),
+        NamedNodePattern::Variable(name) => TermPattern::Variable(name.clone()),
+    }
+}
+
 /// Whether the part can be evaluated for each row before it, with that row's values, without a
 /// change of meaning. `outer` are the variables that such a row may have.
 fn fits(pattern: &GraphPattern, outer: &Variables) -> bool {
@@ -484,7 +535,7 @@ fn fits(pattern: &GraphPattern, outer: &Variables) -> bool {
             .all(|name| own.contains(name) || !outer.contains(name))
     };
     match pattern {
-        G::Bgp { .. } | G::Path { .. } | G::Values { .. } => true,
+        G::Bgp { .. } | G::Path { .. } | G::Values { .. } | G::Graph { .. } => true,
         G::Join { left, right } | G::Union { left, right } => {
             fits(left, outer) && fits(right, outer)
         }
@@ -501,7 +552,10 @@ fn fits(pattern: &GraphPattern, outer: &Variables) -> bool {
 /// Whether a part that can be evaluated for any row may be ordered freely.
 fn is_step(pattern: &GraphPattern) -> bool {
     match pattern {
-        GraphPattern::Bgp { .. } | GraphPattern::Path { .. } | GraphPattern::Values { .. } => true,
+        GraphPattern::Bgp { .. }
+        | GraphPattern::Path { .. }
+        | GraphPattern::Graph { .. }
+        | GraphPattern::Values { .. } => true,
         GraphPattern::Union { left, right } | GraphPattern::Join { left, right } => {
             is_step(left) && is_step(right)
         }
@@ -606,7 +660,7 @@ fn text_bytes(aggregate: &AggregateExpression) -> usize {
 pub(crate) fn certain_variables(pattern: &GraphPattern) -> Variables {
     use GraphPattern as G;
     match pattern {
-        G::Bgp { .. } | G::Path { .. } => all(pattern),
+        G::Bgp { .. } | G::Path { .. } | G::Graph { .. } => all(pattern),
         G::Values {
             variables,
             bindings,
@@ -655,7 +709,7 @@ pub(crate) fn certain_variables(pattern: &GraphPattern) -> Variables {
                 .cloned()
                 .collect()
         }
-        G::Service { .. } | G::Graph { .. } => Variables::new(),
+        G::Service { .. } => Variables::new(),
     }
 }
 

@@ -1,7 +1,8 @@
 //! The journal's records: a version byte followed by a postcard body.
 //!
-//! Version 1 has single changes; version 2 adds batches. A record carries the lowest version that
-//! describes it, so a journal without batches can be read by older programs.
+//! Version 1 has single changes, version 2 adds batches, and version 3 adds optional fields to
+//! entities ([`crate::record_fields`]). A record carries the lowest version that describes it, so a
+//! journal that uses nothing new can be read by older programs.
 //!
 //! An entity's terms are written once each, and its triples as indexes into that table.
 
@@ -12,11 +13,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::Access;
 use crate::entity::{Entity, EntityKind};
+use crate::record_fields::{Field, read_fields, write_fields};
+use crate::rights::Rights;
 
 /// First byte of a record with one change.
 const SINGLE: u8 = 1;
 /// First byte of a record with a batch.
 const BATCH: u8 = 2;
+/// First byte of a record in which an entity has optional fields.
+const FIELDS: u8 = 3;
 
 /// A step of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,18 +45,26 @@ pub(crate) enum Record {
     Batch(Vec<Step>),
 }
 
+/// A record whose entities have the form `E`.
 #[derive(Serialize, Deserialize)]
-enum Body {
-    Publish(Stored),
+enum Body<E> {
+    Publish(E),
     Remove(String),
-    Keep(Stored),
-    Batch(Vec<StoredStep>),
+    Keep(E),
+    Batch(Vec<StoredStep<E>>),
 }
 
 #[derive(Serialize, Deserialize)]
-enum StoredStep {
-    Publish(Stored),
+enum StoredStep<E> {
+    Publish(E),
     Remove(String),
+}
+
+/// An entity of version 3.
+#[derive(Serialize, Deserialize)]
+struct WithFields {
+    entity: Stored,
+    fields: Vec<Field>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -78,47 +91,86 @@ enum StoredTerm {
 
 impl Record {
     pub(crate) fn encode(&self) -> Result<Vec<u8>, String> {
-        let body = match self {
+        let mut fields = Vec::new();
+        for entity in self.published() {
+            fields.push(write_fields(entity)?);
+        }
+        if fields.iter().all(Vec::is_empty) {
+            return match self {
+                Self::Batch(_) => framed(BATCH, &self.body(store)),
+                Self::Publish(_) | Self::Remove(_) | Self::Keep(_) => {
+                    framed(SINGLE, &self.body(store))
+                }
+            };
+        }
+        // Entities are stored in the order in which `published` names them.
+        let mut fields = fields.into_iter();
+        let body = self.body(|entity| WithFields {
+            entity: store(entity),
+            fields: fields.next().unwrap_or_default(),
+        });
+        framed(FIELDS, &body)
+    }
+
+    fn body<E>(&self, mut store: impl FnMut(&Entity) -> E) -> Body<E> {
+        match self {
             Self::Publish(entity) => Body::Publish(store(entity)),
             Self::Remove(key) => Body::Remove(key.clone()),
             Self::Keep(entity) => Body::Keep(store(entity)),
-            Self::Batch(steps) => Body::Batch(steps.iter().map(store_step).collect()),
-        };
-        let version = match &body {
-            Body::Batch(_) => BATCH,
-            _ => SINGLE,
-        };
-        let body = postcard::to_allocvec(&body).map_err(|error| error.to_string())?;
-        let mut bytes = Vec::with_capacity(body.len() + 1);
-        bytes.push(version);
-        bytes.extend_from_slice(&body);
-        Ok(bytes)
+            Self::Batch(steps) => Body::Batch(
+                steps
+                    .iter()
+                    .map(|step| match step {
+                        Step::Publish(entity) => StoredStep::Publish(store(entity)),
+                        Step::Remove(key) => StoredStep::Remove(key.clone()),
+                    })
+                    .collect(),
+            ),
+        }
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
         let (version, body) = bytes.split_first().ok_or("the record is empty")?;
-        if ![SINGLE, BATCH].contains(version) {
-            return Err(format!(
-                "unsupported version {version}; this program reads versions {SINGLE} and {BATCH}"
-            ));
-        }
-        let body: Body = postcard::from_bytes(body).map_err(|error| error.to_string())?;
-        let record = match body {
-            Body::Publish(stored) => Self::Publish(restore(stored)?),
-            Body::Remove(key) => Self::Remove(key),
-            Body::Keep(stored) => Self::Keep(restore(stored)?),
-            Body::Batch(_) if *version == SINGLE => {
-                return Err(format!("a batch in a record of version {SINGLE}"));
-            }
-            Body::Batch(steps) => {
-                let steps = steps.into_iter().map(restore_step);
-                Self::Batch(steps.collect::<Result<_, _>>()?)
+        let record = match *version {
+            SINGLE | BATCH => Self::of_body(parsed(body)?, restore)?,
+            FIELDS => Self::of_body(parsed(body)?, |stored: WithFields| {
+                let mut entity = restore(stored.entity)?;
+                read_fields(&mut entity, stored.fields)?;
+                Ok(entity)
+            })?,
+            other => {
+                return Err(format!(
+                    "unsupported version {other}; this program reads versions {SINGLE} to {FIELDS}"
+                ));
             }
         };
+        if matches!(record, Self::Batch(_)) && *version == SINGLE {
+            return Err(format!("a batch in a record of version {SINGLE}"));
+        }
         for entity in record.published() {
             entity.validate().map_err(|error| error.to_string())?;
         }
         Ok(record)
+    }
+
+    fn of_body<E>(
+        body: Body<E>,
+        restore: impl Fn(E) -> Result<Entity, String>,
+    ) -> Result<Self, String> {
+        Ok(match body {
+            Body::Publish(stored) => Self::Publish(restore(stored)?),
+            Body::Remove(key) => Self::Remove(key),
+            Body::Keep(stored) => Self::Keep(restore(stored)?),
+            Body::Batch(steps) => {
+                let steps = steps.into_iter().map(|step| {
+                    Ok(match step {
+                        StoredStep::Publish(stored) => Step::Publish(restore(stored)?),
+                        StoredStep::Remove(key) => Step::Remove(key),
+                    })
+                });
+                Self::Batch(steps.collect::<Result<_, String>>()?)
+            }
+        })
     }
 
     /// The entities that exist after it.
@@ -165,18 +217,16 @@ impl Record {
     }
 }
 
-fn store_step(step: &Step) -> StoredStep {
-    match step {
-        Step::Publish(entity) => StoredStep::Publish(store(entity)),
-        Step::Remove(key) => StoredStep::Remove(key.clone()),
-    }
+fn framed<E: Serialize>(version: u8, body: &Body<E>) -> Result<Vec<u8>, String> {
+    let body = postcard::to_allocvec(body).map_err(|error| error.to_string())?;
+    let mut bytes = Vec::with_capacity(body.len() + 1);
+    bytes.push(version);
+    bytes.extend_from_slice(&body);
+    Ok(bytes)
 }
 
-fn restore_step(step: StoredStep) -> Result<Step, String> {
-    Ok(match step {
-        StoredStep::Publish(stored) => Step::Publish(restore(stored)?),
-        StoredStep::Remove(key) => Step::Remove(key),
-    })
+fn parsed<'a, E: Deserialize<'a>>(body: &'a [u8]) -> Result<Body<E>, String> {
+    postcard::from_bytes(body).map_err(|error| error.to_string())
 }
 
 fn store(entity: &Entity) -> Stored {
@@ -262,6 +312,7 @@ fn restore(stored: Stored) -> Result<Entity, String> {
         scopes: stored.scopes,
         owner: stored.owner,
         access: stored.access,
+        rights: Rights::default(),
         triples,
     })
 }

@@ -15,11 +15,12 @@ use chappe_identity::Principal;
 
 use crate::entity::Entity;
 use crate::error::Error;
-use crate::feed::{Entry, Feed, Subscription};
+use crate::feed::{Entry, Feed, Side, Subscription};
 use crate::journal::{Journal, JournalError, Receipt, block_on};
 use crate::limits::{Interrupt, Room, SparqlError, SparqlLimits};
 use crate::pending::Pending;
 use crate::record::{Record, Step};
+use crate::rights::{OwnedRule, Right};
 use crate::search::{Search, SearchResult};
 use crate::sparql::{Cost, SparqlAnswer};
 use crate::state::State;
@@ -93,6 +94,8 @@ struct Writer {
     /// Bytes appended to it since then by this registry.
     bytes_since_snapshot: usize,
     stopped: Option<String>,
+    /// Memory is read from the journal for the first time.
+    is_opening: bool,
 }
 
 /// Size and state of the registry.
@@ -138,6 +141,7 @@ impl Registry {
                 since_snapshot: 0,
                 bytes_since_snapshot: 0,
                 stopped: None,
+                is_opening: true,
             }),
             feed: feed.clone(),
             compacting: Mutex::default(),
@@ -151,7 +155,10 @@ impl Registry {
         let registry = Self {
             inner: Arc::new(inner),
         };
-        registry.inner.catch_up(&mut registry.inner.writer())?;
+        let mut writer = registry.inner.writer();
+        registry.inner.catch_up(&mut writer)?;
+        writer.is_opening = false;
+        drop(writer);
         Ok(registry)
     }
 
@@ -285,7 +292,7 @@ impl Registry {
     pub fn get(&self, key: &str, principal: &Principal) -> Option<Entity> {
         self.snapshot()
             .get(key)
-            .filter(|entity| entity.access.allows(&entity.owner, principal))
+            .filter(|entity| entity.permits(principal, Right::Read))
     }
 
     /// Finds entities by their fields.
@@ -488,7 +495,7 @@ impl Inner {
         let (mut freed, mut freed_of_owner) = (0, 0);
         for key in record.keys() {
             let before = state.bytes_at(key);
-            let is_owners = state.rule_of(key).is_some_and(|(of, _, _)| of == *owner);
+            let is_owners = state.rule_of(key).is_some_and(|(of, _)| of.owner == *owner);
             freed += before;
             freed_of_owner += if is_owners { before } else { 0 };
         }
@@ -644,10 +651,14 @@ impl Inner {
         }
         self.snapshot_of_memory()
             .rule_of(key)
-            .map(|(owner, _, _)| owner)
+            .map(|(rule, _)| rule.owner)
     }
 
     fn apply(&self, writer: &mut Writer, position: u64, record: Record) {
+        if writer.is_opening && matches!(record, Record::Keep(_)) {
+            // A change beside the snapshot may concern an entity that is not in memory yet.
+            self.feed.forget_through(position);
+        }
         let entries = if matches!(&record, Record::Batch(steps) if steps.is_empty()) {
             Vec::new()
         } else {
@@ -784,24 +795,37 @@ impl Record {
 }
 
 fn publish_in(state: &mut State, entity: Entity) -> Entry {
-    let before = state.rule_of(&entity.key);
+    let before = state.side_of(&entity.key);
+    let mut predicates = state.predicates_of(&entity.key);
     state.insert(&entity);
+    predicates.add(state.predicates_of(&entity.key));
     Entry {
         key: entity.key,
         kind: entity.kind,
-        before: before.map(|(owner, access, _)| (owner, access)),
-        after: Some((entity.owner, entity.access)),
+        before,
+        after: Some(Side {
+            name: entity.name,
+            rule: OwnedRule {
+                owner: entity.owner,
+                access: entity.access,
+                rights: entity.rights,
+            },
+        }),
+        predicates,
     }
 }
 
 fn remove_in(state: &mut State, key: String) -> Option<Entry> {
-    let (owner, access, kind) = state.rule_of(&key)?;
+    let (_, kind) = state.rule_of(&key)?;
+    let before = state.side_of(&key);
+    let predicates = state.predicates_of(&key);
     state.remove(&key);
     Some(Entry {
         key,
         kind,
-        before: Some((owner, access)),
+        before,
         after: None,
+        predicates,
     })
 }
 

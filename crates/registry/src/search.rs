@@ -317,6 +317,43 @@ pub(crate) fn keys(state: &State, search: &Search, principal: &Principal) -> Vec
     keys.map(|(_, key, _)| key).collect()
 }
 
+/// Whether the entity `key` exists, is visible to `principal`, and matches; the limit and the position in the
+/// order do not count.
+pub(crate) fn matches(state: &State, search: &Search, principal: &Principal, key: &str) -> bool {
+    let Some(asked) = resolve(state, search) else {
+        return false;
+    };
+    let Some(id) = state.dictionary.iri(key) else {
+        return false;
+    };
+    let Some(fields) = state.fields(id) else {
+        return false;
+    };
+    let text = fields.folded_name();
+    if !text.starts_with(&asked.prefix) {
+        return false;
+    }
+    let name = Text {
+        text: text.into(),
+        entity: id,
+    };
+    let visible = state.visible(principal);
+    let mut holding = visible.iter().filter(|one| one.names.contains(&name));
+    holding.any(|partition| {
+        let mut scoped = Scoped {
+            state,
+            asked: &asked,
+            partition,
+            local_types: Vec::new(),
+            candidates: None,
+        };
+        if let Some(local) = &asked.local_type {
+            scoped.local_types = types_with(state, partition, local);
+        }
+        scoped.fits(id)
+    })
+}
+
 /// The first `limit` matches by name and key, and one more if there is one.
 fn matching(
     state: &State,

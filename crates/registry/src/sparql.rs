@@ -1,7 +1,7 @@
 //! SPARQL 1.1 SELECT and ASK, bounded, over the triples that the requester may see.
 //!
-//! SERVICE, FROM and update requests are excluded on purpose (a query never fetches or changes
-//! anything), as are CONSTRUCT and DESCRIBE. Without ORDER BY, rows have no defined order.
+//! SERVICE and update requests are excluded on purpose: a query never fetches or changes anything.
+//! FROM, CONSTRUCT and DESCRIBE are not supported. Without ORDER BY, rows have no defined order.
 //!
 //! A query that exceeds a limit ends with an error that names the limit. This module has no clock:
 //! the caller's [`Interrupt`] decides about time.
@@ -14,11 +14,12 @@ use oxrdf::{Literal, NamedNode, Term, Variable};
 use spareval::{QueryEvaluator, QueryResults};
 use spargebra::{Query, SparqlParser};
 
+use crate::graphs::Dataset;
 use crate::limits::{Interrupt, SparqlError, SparqlLimits};
 use crate::plan::Planner;
 use crate::state::State;
 use crate::view::{Budget, QueryTraits, View};
-use crate::{guard, plan};
+use crate::{graph_patterns, guard, plan};
 
 /// Stack of a deep query: the deepest that the guard admits needs about an eighth of it in a debug
 /// build.
@@ -107,20 +108,25 @@ pub(crate) fn run(
     {
         return answer;
     }
-    // A deep query runs on its own stack; the pages that it does not touch cost nothing.
+    let failed = |reason: String| Err(SparqlError::Evaluation(reason));
+    match with_stack(|| asked.answer(false)) {
+        Ok(Some(answer)) => answer,
+        Ok(None) => failed(WITHOUT_ANSWER.to_owned()),
+        Err(reason) => failed(reason),
+    }
+}
+
+const WITHOUT_ANSWER: &str = "the thread of the query ended without an answer";
+
+/// Runs on a large stack of its own; the pages that are not touched cost nothing.
+fn with_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
             .name("sparql".to_owned())
             .stack_size(STACK_BYTES);
-        let failed = |reason: String| Err(SparqlError::Evaluation(reason));
-        match thread.spawn_scoped(scope, || asked.answer(false)) {
-            Err(error) => failed(format!("cannot start a thread for the query: {error}")),
-            Ok(thread) => match thread.join() {
-                Ok(Some(answer)) => answer,
-                Ok(None) | Err(_) => {
-                    failed("the thread of the query ended without an answer".to_owned())
-                }
-            },
+        match thread.spawn_scoped(scope, work) {
+            Err(error) => Err(format!("cannot start a thread for the query: {error}")),
+            Ok(thread) => thread.join().map_err(|_| WITHOUT_ANSWER.to_owned()),
         }
     })
 }
@@ -144,7 +150,8 @@ impl QueryRun<'_> {
             Err(error) => return Some(Err(error)),
         };
         let budget = Budget::new(self.limits, self.interrupt, traits);
-        let view = View::new(self.state, self.principal, Arc::clone(&budget));
+        let dataset = Dataset::default();
+        let view = View::new(self.state, self.principal, &dataset, Arc::clone(&budget));
         let query = planned(query, &view);
         let answer = evaluate(&query, view, &budget, self.limits);
         let cost = Cost {
@@ -158,18 +165,35 @@ impl QueryRun<'_> {
 
 /// Parses the query and rejects unsupported parts.
 fn parse(text: &str) -> Result<(Query, QueryTraits), SparqlError> {
-    let query = SparqlParser::new()
+    let mut query = SparqlParser::new()
         .parse_query(text)
         .map_err(|error| SparqlError::Syntax(error.to_string()))?;
     if query.dataset().is_some() {
         return Err(SparqlError::Unsupported("FROM"));
     }
-    let traits = match &query {
-        Query::Select { pattern, .. } | Query::Ask { pattern, .. } => plan::examine(pattern)?,
+    let traits = match &mut query {
+        Query::Select { pattern, .. } | Query::Ask { pattern, .. } => {
+            *pattern = graph_patterns::push(std::mem::take(pattern))?;
+            plan::examine(pattern)?
+        }
         Query::Construct { .. } => return Err(SparqlError::Unsupported("CONSTRUCT")),
         Query::Describe { .. } => return Err(SparqlError::Unsupported("DESCRIBE")),
     };
     Ok((query, traits))
+}
+
+/// The query of a subscription, which is not evaluated yet.
+pub(crate) fn parsed(text: &str) -> Result<Query, SparqlError> {
+    let limits = SparqlLimits::default();
+    if text.len() > limits.query_bytes {
+        return Err(over("query bytes", limits.query_bytes));
+    }
+    let checked = guard::check(text)?;
+    let on_large_stack = || parse(&checked.text).map(|(query, _)| query);
+    if checked.small {
+        return on_large_stack();
+    }
+    with_stack(on_large_stack).unwrap_or_else(|reason| Err(SparqlError::Evaluation(reason)))
 }
 
 fn planned(query: Query, view: &View) -> Query {

@@ -10,15 +10,18 @@ use crate::access::Access;
 use crate::dictionary::{Dictionary, Id, MAX_TERMS};
 use crate::entity::{Entity, EntityKind};
 use crate::error::Error;
+use crate::feed::Side;
 use crate::groups::Groups;
 use crate::keys::EntityKeys;
 use crate::ordered::OrderedSet;
 use crate::partition::{Partition, fold};
+use crate::rights::{OwnedRule, Rights};
 use crate::uddi_keys::{UddiClass, UddiKeys, class_of};
+use crate::watch::Predicates;
 use crate::{scope, vocabulary};
 
 /// An entity as numbers.
-struct StoredEntity {
+pub(crate) struct StoredEntity {
     entity: Id,
     group: u32,
     kind: EntityKind,
@@ -110,7 +113,8 @@ impl State {
                 value: MAX_TERMS,
             });
         }
-        self.groups.admits(&entity.owner, &entity.access)
+        self.groups
+            .admits(&entity.owner, &entity.access, &entity.rights)
     }
 
     /// Checks that there is room for `entities` together.
@@ -144,10 +148,26 @@ impl State {
         (slot.0 == entity).then_some(&*slot.1)
     }
 
+    /// The entity whose key has the number `id`, and the set of indexes among `visible` that holds it.
+    pub(crate) fn held<'a>(
+        &self,
+        id: Id,
+        visible: &'a [Arc<Partition>],
+    ) -> Option<(Arc<StoredEntity>, &'a Arc<Partition>)> {
+        let slot = self.entities.first_from(|slot| slot.0 < id)?;
+        let stored = (slot.0 == id).then(|| Arc::clone(&slot.1))?;
+        let kind = stored.kind as Id;
+        let mut visible = visible.iter();
+        let holder = visible.find(|partition| partition.kinds.contains(&[kind, id]))?;
+        Some((stored, holder))
+    }
+
     /// Inserts `entity`; replaces the one with its key.
     pub(crate) fn insert(&mut self, entity: &Entity) {
         self.remove(&entity.key);
-        let group = self.groups.enter(&entity.owner, &entity.access);
+        let group = self
+            .groups
+            .enter(&entity.owner, &entity.access, &entity.rights);
         let stored = Arc::new(self.encode_entity(entity, group));
         self.triples += stored.triples.len();
         let bytes = stored.bytes as usize;
@@ -261,10 +281,8 @@ impl State {
 
     /// The indexes that together hold what `principal` may see; see [`Groups::visible`].
     pub(crate) fn visible(&self, principal: &Principal) -> Vec<Arc<Partition>> {
-        let own = match principal {
-            Principal::Named(name) => self.dictionary.text(name),
-            Principal::Anonymous | Principal::Operator => None,
-        };
+        let own = principal.name().filter(|_| !principal.is_operator());
+        let own = own.and_then(|name| self.dictionary.text(name));
         self.groups.visible(principal, own)
     }
 
@@ -278,11 +296,39 @@ impl State {
         self.restore(self.stored(id)?)
     }
 
-    /// Owner, access rule and kind of the entity `key`.
-    pub(crate) fn rule_of(&self, key: &str) -> Option<(String, Access, EntityKind)> {
+    /// Owner and rule of the entity `key`, and its kind.
+    pub(crate) fn rule_of(&self, key: &str) -> Option<(OwnedRule, EntityKind)> {
         let stored = self.stored(self.dictionary.iri(key)?)?;
-        let owner = self.dictionary.value(stored.owner()).to_owned();
-        Some((owner, self.access_of(stored), stored.kind))
+        let (access, rights) = self.rule(stored);
+        let owned = OwnedRule {
+            owner: self.dictionary.value(stored.owner()).to_owned(),
+            access,
+            rights,
+        };
+        Some((owned, stored.kind))
+    }
+
+    /// What the change feed remembers of the entity `key`.
+    pub(crate) fn side_of(&self, key: &str) -> Option<Side> {
+        let stored = self.stored(self.dictionary.iri(key)?)?;
+        let name = self.dictionary.value(stored.name()).to_owned();
+        let (rule, _) = self.rule_of(key)?;
+        Some(Side { name, rule })
+    }
+
+    /// The predicates of the triples of the entity `key`.
+    pub(crate) fn predicates_of(&self, key: &str) -> Predicates {
+        let mut predicates = Predicates::default();
+        let id = self.dictionary.iri(key);
+        if let Some(stored) = id.and_then(|id| self.stored(id)) {
+            let mut last = None;
+            for [_, predicate, _] in &stored.triples {
+                if last.replace(*predicate) != Some(*predicate) {
+                    predicates.insert(self.dictionary.value(*predicate));
+                }
+            }
+        }
+        predicates
     }
 
     /// All entities.
@@ -300,9 +346,10 @@ impl State {
         })
     }
 
-    fn access_of(&self, stored: &StoredEntity) -> Access {
-        let access = self.groups.access(stored.group);
-        access.cloned().unwrap_or_default()
+    fn rule(&self, stored: &StoredEntity) -> (Access, Rights) {
+        let rule = self.groups.rule(stored.group);
+        let rule = rule.map(|rule| (rule.access.clone(), rule.rights.clone()));
+        rule.unwrap_or_default()
     }
 
     fn restore(&self, stored: &StoredEntity) -> Option<Entity> {
@@ -323,6 +370,7 @@ impl State {
                     self.dictionary.term(*object)?,
                 ))
             });
+        let (access, rights) = self.rule(stored);
         Some(Entity {
             key: text(stored.entity),
             kind: stored.kind,
@@ -330,13 +378,29 @@ impl State {
             types: stored.types().map(text).collect(),
             scopes: stored.scopes().map(text).collect(),
             owner: text(stored.owner()),
-            access: self.access_of(stored),
+            access,
+            rights,
             triples: own.collect::<Option<_>>()?,
         })
     }
 }
 
 impl StoredEntity {
+    /// The number of entries in [`StoredEntity::triple`]; a few may repeat earlier ones.
+    pub(crate) fn len(&self) -> usize {
+        self.triples.len()
+    }
+
+    /// The triple at a position, unless it repeats an earlier one: what the entity brings may be
+    /// what its fields state.
+    pub(crate) fn triple(&self, at: usize) -> Option<[Id; 3]> {
+        let triple = self.triples.get(at)?;
+        let stated = self.len() - self.own_triples().len();
+        let earlier = self.triples.get(..at.min(stated)).unwrap_or_default();
+        let may_repeat = at >= FIXED && triple[0] == self.entity;
+        (!may_repeat || !earlier.contains(triple)).then_some(*triple)
+    }
+
     fn object(&self, at: usize) -> Id {
         self.triples
             .get(at)

@@ -1,8 +1,8 @@
 //! The triples that one principal may see, as the dataset of a SPARQL query.
 //!
 //! It contains only indexes of what the principal may see, so hidden triples cannot be counted,
-//! ordered or found by accident. Everything visible is one default graph; there are no named
-//! graphs.
+//! ordered or found by accident. Everything visible is one default graph, unless the query names
+//! others; each visible entity is a named graph, see [`crate::graphs`].
 //!
 //! The view also holds the query's budget: each entry visited, each row counted and each term read
 //! is a step.
@@ -10,7 +10,7 @@
 use std::cell::RefCell;
 use std::cmp::Ordering as Compared;
 use std::collections::binary_heap::PeekMut;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -20,6 +20,7 @@ use spareval::{CancellationToken, InternalQuad, QueryableDataset};
 
 use crate::dictionary::{Id, LOCAL};
 use crate::entity::{MAX_TERM_BYTES, term_bytes};
+use crate::graphs::{Dataset, Every, Graph, Listed, Quads, Tested};
 use crate::limits::{Interrupt, SparqlError, SparqlLimits};
 use crate::partition::{Partition, Range, Triples};
 use crate::state::State;
@@ -113,7 +114,7 @@ impl Budget {
         self.charge_steps(1, self.slow)
     }
 
-    fn charge_steps(&self, count: u64, ask: bool) -> Result<(), BudgetSpent> {
+    pub(crate) fn charge_steps(&self, count: u64, ask: bool) -> Result<(), BudgetSpent> {
         if self.over.get().is_some() {
             return Err(BudgetSpent);
         }
@@ -154,7 +155,7 @@ impl Budget {
         self.charge_steps(1 + rows, true).is_ok()
     }
 
-    fn charge_entry(&self) -> Result<(), BudgetSpent> {
+    pub(crate) fn charge_entry(&self) -> Result<(), BudgetSpent> {
         self.entries.fetch_add(1, Ordering::Relaxed);
         self.step()
     }
@@ -210,30 +211,80 @@ impl Local {
 pub(crate) struct View {
     state: Arc<State>,
     partitions: Arc<[Arc<Partition>]>,
+    /// The graphs of the default graph, unless it is everything.
+    default: Option<Arc<[Graph]>>,
+    /// The named graphs, unless these are all entities.
+    named: Option<Arc<[Graph]>>,
     budget: Arc<Budget>,
     local: RefCell<Local>,
 }
 
 impl View {
-    pub(crate) fn new(state: &Arc<State>, principal: &Principal, budget: Arc<Budget>) -> Self {
-        let partitions = state.visible(principal).into();
+    pub(crate) fn new(
+        state: &Arc<State>,
+        principal: &Principal,
+        dataset: &Dataset,
+        budget: Arc<Budget>,
+    ) -> Self {
+        let partitions: Arc<[_]> = state.visible(principal).into();
+        let graphs = |names: &Vec<String>| {
+            let ids: BTreeSet<Id> = names
+                .iter()
+                .filter_map(|name| state.dictionary.iri(name))
+                .collect();
+            let graphs = ids.into_iter();
+            graphs
+                .filter_map(|id| Graph::find(state, id, &partitions))
+                .collect()
+        };
         Self {
             state: Arc::clone(state),
+            default: dataset.default.as_ref().map(graphs),
+            named: dataset.named.as_ref().map(graphs),
             partitions,
             budget,
             local: RefCell::default(),
         }
     }
 
-    /// The exact number of visible triples that match, each counted once for each set of indexes
-    /// that holds it.
+    /// The number of triples that match, each counted once for each set of indexes that holds it:
+    /// exact, or at least as many as there are if the query chooses its default graph.
     pub(crate) fn count(&self, pattern: [Option<Id>; 3]) -> usize {
         let [subject, predicate, object] = pattern;
         let range = Range::of(subject, predicate, object);
-        self.partitions
-            .iter()
-            .map(|partition| partition.count(range))
-            .sum()
+        let counts = self.partitions.iter();
+        let counts = counts.map(|partition| partition.count(range));
+        let all = counts.sum::<usize>();
+        self.default
+            .as_ref()
+            .map_or(all, |graphs| all.min(graphs.iter().map(Graph::len).sum()))
+    }
+
+    /// How often entities bring a matching triple about something else, if the subject is known.
+    pub(crate) fn foreign(&self, pattern: [Option<Id>; 3]) -> usize {
+        let counts = self.partitions.iter();
+        counts.map(|it| it.count_foreign(pattern)).sum()
+    }
+
+    /// The number of triples of a graph; 0 if there is none of this name.
+    pub(crate) fn graph_len(&self, name: &Term) -> usize {
+        let id = self.known(name);
+        let graph = id.and_then(|id| self.graph(id));
+        graph.map_or(0, |graph| graph.len())
+    }
+
+    /// The average number of triples of a graph.
+    pub(crate) fn average_graph(&self) -> u64 {
+        let all = self.count([None, None, None]) as u64;
+        all / self.entities().max(1)
+    }
+
+    /// The named graph `id` of the query.
+    fn graph(&self, id: Id) -> Option<Graph> {
+        match &self.named {
+            None => Graph::find(&self.state, id, &self.partitions),
+            Some(named) => named.iter().find(|graph| graph.name == id).cloned(),
+        }
     }
 
     /// The number of visible entities.
@@ -256,22 +307,65 @@ impl View {
             .then_some(id)
     }
 
-    /// An iterator over a range, for the known terms of a triple.
-    pub(crate) fn quads(&self, range: Range, visible: bool) -> Quads {
-        let partitions = if visible {
-            Arc::clone(&self.partitions)
-        } else {
-            Arc::new([])
-        };
-        let budget = Arc::clone(&self.budget);
-        Quads {
+    /// Each triple of the pattern in all that is visible.
+    fn merged(&self, range: Range) -> Merged {
+        Merged {
             range,
-            partitions,
+            partitions: Arc::clone(&self.partitions),
             lists: Lists::None,
             last: None,
-            budget,
+            budget: Arc::clone(&self.budget),
             opened: false,
         }
+    }
+
+    /// The triples of the pattern in some graphs, by the shorter path.
+    fn within(&self, graphs: Arc<[Graph]>, pattern: [Option<Id>; 3], name: Option<Id>) -> Quads {
+        let [subject, predicate, object] = pattern;
+        let range = Range::of(subject, predicate, object);
+        let indexed = self.partitions.iter();
+        let indexed = indexed.map(|partition| partition.count(range));
+        let listed = graphs.iter().map(Graph::len);
+        let (state, budget) = (Arc::clone(&self.state), Arc::clone(&self.budget));
+        if listed.sum::<usize>() <= indexed.sum() {
+            return Quads::Listed(Listed {
+                graphs,
+                pattern,
+                name,
+                graph: 0,
+                at: 0,
+                state,
+                budget,
+            });
+        }
+        Quads::Tested(Tested {
+            merged: self.merged(range),
+            graphs,
+            name,
+            state,
+            budget,
+        })
+    }
+
+    /// The triples of the pattern with the name of each graph that holds them.
+    fn every(&self, pattern: [Option<Id>; 3]) -> Quads {
+        if let Some(named) = &self.named {
+            let graphs = named.iter().map(|graph| {
+                let name = Some(graph.name);
+                self.within(Arc::new([graph.clone()]), pattern, name)
+            });
+            return Quads::Several(graphs.collect::<Vec<_>>().into_iter());
+        }
+        let [subject, predicate, object] = pattern;
+        Quads::Every(Every {
+            partitions: Arc::clone(&self.partitions),
+            range: Range::of(subject, predicate, object),
+            state: Arc::clone(&self.state),
+            budget: Arc::clone(&self.budget),
+            at: 0,
+            triples: None,
+            bringers: None,
+        })
     }
 }
 
@@ -286,21 +380,41 @@ impl QueryableDataset<'static> for View {
         object: Option<&Id>,
         graph_name: Option<Option<&Id>>,
     ) -> impl Iterator<Item = Result<InternalQuad<Id>, BudgetSpent>> + use<> {
-        let local = [subject, predicate, object]
-            .into_iter()
-            .flatten()
-            .any(|id| *id >= LOCAL);
-        // There is only the default graph, and a term made by the query is in no triple.
-        let range = Range::of(subject.copied(), predicate.copied(), object.copied());
-        self.quads(range, graph_name == Some(None) && !local)
+        let pattern = [subject, predicate, object].map(Option::<&Id>::copied);
+        // A term made by the query is in no triple, but looking for it costs a step.
+        if pattern.iter().flatten().any(|id| *id >= LOCAL) {
+            return self.within(Arc::new([]), pattern, None);
+        }
+        match graph_name {
+            None => self.every(pattern),
+            Some(None) => match &self.default {
+                None => Quads::Merged(self.merged(Range::of(pattern[0], pattern[1], pattern[2]))),
+                Some(graphs) => self.within(Arc::clone(graphs), pattern, None),
+            },
+            Some(Some(name)) => {
+                let graph = self.graph(*name);
+                self.within(graph.into_iter().collect(), pattern, Some(*name))
+            }
+        }
     }
 
     fn internal_named_graphs(&self) -> impl Iterator<Item = Result<Id, BudgetSpent>> + use<> {
-        std::iter::empty()
+        let budget = Arc::clone(&self.budget);
+        let chosen = self.named.clone();
+        let all = chosen.is_none().then(|| Arc::clone(&self.partitions));
+        let all = all.into_iter().flat_map(|partitions| {
+            let kinds: Vec<_> = partitions.iter().map(|it| it.kinds.iter()).collect();
+            kinds.into_iter().flatten().map(|[_, entity]| entity)
+        });
+        let chosen = chosen.map(|graphs| graphs.to_vec()).unwrap_or_default();
+        let chosen = chosen.into_iter().map(|graph| graph.name);
+        all.chain(chosen)
+            .map(move |name| budget.charge_entry().map(|()| name))
     }
 
-    fn contains_internal_graph_name(&self, _graph_name: &Id) -> Result<bool, BudgetSpent> {
-        Ok(false)
+    fn contains_internal_graph_name(&self, graph_name: &Id) -> Result<bool, BudgetSpent> {
+        self.budget.step()?;
+        Ok(self.graph(*graph_name).is_some())
     }
 
     fn internalize_term(&self, term: Term) -> Result<Id, BudgetSpent> {
@@ -356,7 +470,7 @@ impl QueryableDataset<'static> for View {
 const OPENED_FOR_STEP: usize = 8;
 
 /// The triples of a pattern in all visible indexes, each once, in the order of the index.
-pub(crate) struct Quads {
+pub(crate) struct Merged {
     range: Range,
     partitions: Arc<[Arc<Partition>]>,
     lists: Lists,
@@ -447,7 +561,7 @@ impl Lists {
     }
 }
 
-impl Quads {
+impl Merged {
     fn open(&mut self) -> Result<(), BudgetSpent> {
         // A lookup costs a step even if it finds nothing.
         let steps = 1 + self.partitions.len() / OPENED_FOR_STEP;
@@ -461,8 +575,8 @@ impl Quads {
     }
 }
 
-impl Iterator for Quads {
-    type Item = Result<InternalQuad<Id>, BudgetSpent>;
+impl Iterator for Merged {
+    type Item = Result<[Id; 3], BudgetSpent>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if !self.opened {
@@ -480,13 +594,7 @@ impl Iterator for Quads {
             if self.last.replace(key) == Some(key) {
                 continue;
             }
-            let [subject, predicate, object] = self.range.order.triple(key);
-            return Some(Ok(InternalQuad {
-                subject,
-                predicate,
-                object,
-                graph_name: None,
-            }));
+            return Some(Ok(self.range.order.triple(key)));
         }
     }
 }

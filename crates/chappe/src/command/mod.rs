@@ -23,6 +23,7 @@ pub(crate) mod perf;
 pub(crate) mod place;
 mod published;
 pub(crate) mod query;
+pub(crate) mod registry;
 pub(crate) mod sensor;
 pub(crate) mod serve;
 mod session;

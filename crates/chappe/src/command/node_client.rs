@@ -180,6 +180,7 @@ impl NodeClient {
         Ok(Events {
             body: response.into_body(),
             buffer: Vec::new(),
+            last_id: None,
         })
     }
 }
@@ -312,15 +313,25 @@ pub(crate) struct ServerEvent {
 pub(crate) struct Events {
     body: Incoming,
     buffer: Vec<u8>,
+    last_id: Option<String>,
 }
 
 impl Events {
+    /// The last id that the node gave, by which a later connection resumes.
+    pub(crate) fn last_id(&self) -> Option<&str> {
+        self.last_id.as_deref()
+    }
+
     /// The next event; `None` when the node ends the stream.
     pub(crate) async fn next(&mut self) -> Result<Option<ServerEvent>, Failure> {
         loop {
             if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
                 let block: Vec<u8> = self.buffer.drain(..end + 2).collect();
-                if let Some(event) = parse(&String::from_utf8_lossy(&block)) {
+                let block = String::from_utf8_lossy(&block);
+                // A block without data has no event, but may have an id.
+                let id = block.lines().find_map(|line| line.strip_prefix("id:"));
+                self.last_id = id.map(|id| id.trim().to_owned()).or(self.last_id.take());
+                if let Some(event) = parse(&block) {
                     return Ok(Some(event));
                 }
                 continue;

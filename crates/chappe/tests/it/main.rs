@@ -11,5 +11,6 @@ mod floors;
 mod gsn;
 mod perf;
 mod query;
+mod registry;
 mod wrappers;
 mod write;

@@ -99,6 +99,9 @@ pub(crate) struct Triple {
     /// The datatype of a literal that is not plain text.
     #[serde(skip_serializing_if = "Option::is_none")]
     datatype: Option<String>,
+    /// The language of a literal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    language: Option<String>,
 }
 
 impl Entity {
@@ -126,13 +129,15 @@ impl Triple {
             NamedOrBlankNode::NamedNode(node) => Some(node.as_str().to_owned()),
             NamedOrBlankNode::BlankNode(node) => Some(format!("_:{}", node.as_str())),
         };
-        let (object, object_kind, datatype) = match &triple.object {
-            Term::NamedNode(node) => (node.as_str().to_owned(), "iri", None),
-            Term::BlankNode(node) => (format!("_:{}", node.as_str()), "blank", None),
+        let (mut datatype, mut language) = (None, None);
+        let (object, object_kind) = match &triple.object {
+            Term::NamedNode(node) => (node.as_str().to_owned(), "iri"),
+            Term::BlankNode(node) => (format!("_:{}", node.as_str()), "blank"),
             Term::Literal(literal) => {
-                let datatype = literal.datatype().as_str();
-                let datatype = (datatype != PLAIN).then(|| datatype.to_owned());
-                (literal.value().to_owned(), "literal", datatype)
+                language = literal.language().map(str::to_owned);
+                let of = literal.datatype().as_str();
+                datatype = (language.is_none() && of != PLAIN).then(|| of.to_owned());
+                (literal.value().to_owned(), "literal")
             }
         };
         Self {
@@ -141,6 +146,7 @@ impl Triple {
             object,
             object_kind,
             datatype,
+            language,
         }
     }
 }
@@ -336,7 +342,7 @@ async fn answer(app: &App, query: String, caller: &Caller) -> Result<Response, P
     }
 }
 
-fn sparql_problem(error: &SparqlError) -> Problem {
+pub(super) fn sparql_problem(error: &SparqlError) -> Problem {
     let detail = error.to_string();
     match error {
         SparqlError::Evaluation(_) => Problem::internal(detail),

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod bodies;
+mod changes;
 mod client_address;
 mod completeness;
 mod console;
@@ -154,6 +155,12 @@ pub(crate) fn routes() -> Routes {
         .post("/entities", "publish_entity", WRITE, publish::publish)
         .get("/entities/{key}", "get_entity", restricted, entities::one)
         .delete("/entities/{key}", "remove_entity", WRITE, publish::remove)
+        .get(
+            "/registry/changes",
+            "follow_registry",
+            READ,
+            changes::changes,
+        )
         .get("/sparql", "query_registry", READ, entities::sparql_get)
         .post(
             "/sparql",

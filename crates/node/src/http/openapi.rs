@@ -7,8 +7,8 @@ use utoipa::OpenApi;
 
 use super::routes::{Restriction, Rule};
 use super::{
-    accounts, completeness, create, dds, devices, directory, entities, exchange, gsn, kad, links,
-    live, node, publish, query, range, sensors, streams, things, wrappers, write,
+    accounts, changes, completeness, create, dds, devices, directory, entities, exchange, gsn, kad,
+    links, live, node, publish, query, range, sensors, streams, things, wrappers, write,
 };
 use crate::shared::App;
 
@@ -42,6 +42,7 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         entities::one,
         publish::publish,
         publish::remove,
+        changes::changes,
         entities::sparql_get,
         entities::sparql_post,
         streams::list,

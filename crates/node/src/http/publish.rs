@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use chappe_registry::oxrdf::{BlankNode, Literal, NamedNode, NamedOrBlankNode, Term};
-use chappe_registry::{EntityKind, Error, Principal, Room};
+use chappe_registry::{EntityKind, Error, Principal, Room, triples_from_turtle};
 use chappe_transport::Hop;
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -46,6 +46,9 @@ pub(crate) struct NewEntity {
     /// Its properties.
     #[serde(default)]
     triples: Vec<NewTriple>,
+    /// More properties, as a Turtle document; relative IRIs are resolved against the key.
+    #[serde(default)]
+    turtle: Option<String>,
 }
 
 /// A property of an entity.
@@ -65,6 +68,9 @@ pub(crate) struct NewTriple {
     /// The datatype of a literal, an IRI. Default: plain text.
     #[serde(default)]
     datatype: Option<String>,
+    /// The language of a literal (BCP 47), instead of a datatype.
+    #[serde(default)]
+    language: Option<String>,
 }
 
 /// Kinds of objects.
@@ -111,6 +117,11 @@ impl NewEntity {
                 ..problem
             })?);
         }
+        if let Some(turtle) = self.turtle {
+            let triples = triples_from_turtle(&entity.key, &turtle);
+            let triples = triples.map_err(|error| invalid(error.to_string()))?;
+            entity.triples.extend(triples);
+        }
         Ok(entity)
     }
 }
@@ -124,14 +135,30 @@ impl NewTriple {
                 None => iri("subject", text)?.into(),
             },
         };
-        let object: Term = match (self.object_kind, self.datatype) {
-            (ObjectKind::Literal, None) => Literal::new_simple_literal(self.object).into(),
-            (ObjectKind::Literal, Some(datatype)) => {
+        let object: Term = match (self.object_kind, self.datatype, self.language) {
+            (ObjectKind::Literal, None, None) => Literal::new_simple_literal(self.object).into(),
+            (ObjectKind::Literal, Some(datatype), None) => {
                 Literal::new_typed_literal(self.object, iri("datatype", &datatype)?).into()
             }
-            (_, Some(_)) => return Err(invalid("only a literal has a datatype")),
-            (ObjectKind::Iri, None) => iri("object", &self.object)?.into(),
-            (ObjectKind::Blank, None) => {
+            (ObjectKind::Literal, None, Some(language)) => {
+                let tagged = Literal::new_language_tagged_literal(self.object, &language);
+                let tagged = tagged.map_err(|_| {
+                    let shown: String = language.chars().take(80).collect();
+                    invalid(format!("language: {shown:?} is no language tag (BCP 47)"))
+                });
+                tagged?.into()
+            }
+            (ObjectKind::Literal, Some(_), Some(_)) => {
+                return Err(invalid("a literal has a datatype or a language, not both"));
+            }
+            (ObjectKind::Iri | ObjectKind::Blank, Some(_), _) => {
+                return Err(invalid("only a literal has a datatype"));
+            }
+            (ObjectKind::Iri | ObjectKind::Blank, None, Some(_)) => {
+                return Err(invalid("only a literal has a language"));
+            }
+            (ObjectKind::Iri, None, None) => iri("object", &self.object)?.into(),
+            (ObjectKind::Blank, None, None) => {
                 let label = self.object.strip_prefix("_:").unwrap_or(&self.object);
                 blank("object", label)?.into()
             }

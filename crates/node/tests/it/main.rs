@@ -25,6 +25,7 @@ mod medical;
 mod plant;
 mod processors;
 mod quotas;
+mod registry_changes;
 mod renaming;
 mod replacement_rule;
 mod rest;

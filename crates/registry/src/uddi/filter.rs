@@ -169,7 +169,7 @@ impl Reference {
 }
 
 /// A criterion.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Filter {
     /// One of these references is in the bag.
     Reference {

@@ -219,7 +219,8 @@ pub(crate) fn businesses(
         &ask.identifier_bag,
     ));
     filters.extend(Filter::of_urls(graph, &ask.discovery_urls));
-    filters.extend(Filter::of_tmodels(graph, qualifiers, &ask.tmodel_bag));
+    let fingerprint = Filter::of_tmodels(graph, qualifiers, &ask.tmodel_bag);
+    filters.extend(fingerprint.clone());
     let selection = Selection {
         class: UddiClass::Business,
         names,
@@ -227,12 +228,13 @@ pub(crate) fn businesses(
         order: Order::of_names(qualifiers),
         max_rows: rows(ask.max_rows),
     };
-    // With serviceSubset only services that match one of the categories are shown.
+    // With serviceSubset only services that match one of the categories are shown, and with a tModelBag
+    // only those with a binding that matches it.
     let any = categories(BagScope::Own, Combination::Any);
     let is_subset = qualifiers.service_subset && !ask.category_bag.is_empty();
     let shows = |service: &Member| {
-        let mut any = any.iter();
-        !is_subset || any.any(|filter| filter.accepts(graph, UddiClass::Service, service.id))
+        let accepts = |filter: &Filter| filter.accepts(graph, UddiClass::Service, service.id);
+        (!is_subset || any.iter().any(accepts)) && fingerprint.iter().all(accepts)
     };
     Ok(list(graph, &selection, |id| {
         business_info(graph, id, shows)

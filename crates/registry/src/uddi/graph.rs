@@ -14,6 +14,7 @@ use super::{decode, encode};
 use crate::dictionary::Id;
 use crate::entity::Entity;
 use crate::partition::{Partition, Range};
+use crate::rights::Right;
 use crate::state::{Fields, State};
 use crate::uddi_keys::UddiClass;
 use crate::vocabulary::uddi;
@@ -87,8 +88,8 @@ impl<'a> Graph<'a> {
     /// The visible entity `key` of `class`.
     pub(crate) fn find(&self, key: impl Key, class: UddiClass) -> Option<Id> {
         let iri = key.iri();
-        let (owner, access, _) = self.state.rule_of(&iri)?;
-        if !access.allows(&owner, self.principal) {
+        let (rule, _) = self.state.rule_of(&iri)?;
+        if !rule.permits(self.principal, Right::Read) {
             return None;
         }
         let id = self.state.dictionary.iri(&iri)?;
@@ -225,8 +226,7 @@ impl<'a> Graph<'a> {
         let parent = fields.objects(predicate).next()?;
         let above = self.fields(parent, class)?;
         let key = self.state.rule_of(above.key());
-        let is_visible =
-            key.is_some_and(|(owner, access, _)| access.allows(&owner, self.principal));
+        let is_visible = key.is_some_and(|(rule, _)| rule.permits(self.principal, Right::Read));
         (is_visible && above.owner() == fields.owner()).then_some(parent)
     }
 

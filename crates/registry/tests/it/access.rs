@@ -56,6 +56,56 @@ const QUERIES: &[&str] = &[
     "ASK { e:n1 ?p ?o }",
     "ASK { ?a e:p0 ?b . ?b e:p0 ?c }",
     "ASK { FILTER(1 = 1) }",
+    "SELECT * { GRAPH ?g { ?s ?p ?o } }",
+    "SELECT * { GRAPH ?g {} }",
+    "SELECT * { GRAPH e:n1 { ?s ?p ?o } }",
+    "SELECT * { GRAPH e:n1 { e:n2 ?p ?o } }",
+    "SELECT * { GRAPH e:n1 {} }",
+    "SELECT * { ?g e:p0 ?x GRAPH ?g { ?x ?p ?o } }",
+    "SELECT * { GRAPH ?g { ?s e:p0 ?x } GRAPH ?h { ?s e:p0 ?x } FILTER(?g != ?h) }",
+    "SELECT * { GRAPH ?g { ?s e:p0 ?x . ?x e:p1 ?y } }",
+    "SELECT * { GRAPH ?g { ?s e:p0 ?x OPTIONAL { ?x e:p1 ?y } } }",
+    "SELECT * { GRAPH ?g { OPTIONAL { ?x e:p1 ?y } } }",
+    "SELECT * { GRAPH ?g { ?s e:p0 ?x FILTER NOT EXISTS { ?s e:p1 ?y } } }",
+    "SELECT * { GRAPH ?g { ?s e:p0 ?x FILTER EXISTS { GRAPH ?h { ?s e:p1 ?y } } } }",
+    "SELECT * { GRAPH ?g { { ?s e:p0 ?x } UNION { ?s e:p1 ?x } } ?g c:owner ?w }",
+    "SELECT * { GRAPH ?g { ?s e:p0 ?x MINUS { ?s e:p1 ?y } } }",
+    "SELECT * { GRAPH e:n1 { ?s e:p0 ?x MINUS { ?a e:p1 ?y } } }",
+    "SELECT ?g (COUNT(*) AS ?n) { GRAPH ?g { ?s ?p ?o } } GROUP BY ?g",
+    "SELECT * { GRAPH e:n1 { { SELECT ?s (COUNT(*) AS ?n) { ?s ?p ?o } GROUP BY ?s } } }",
+    "SELECT * { GRAPH ?g { ?s e:p0+ ?x } }",
+    "SELECT * { GRAPH e:n1 { ?s e:p0* ?x } }",
+    "SELECT * { GRAPH ?g { ?g ?p ?o } }",
+    "SELECT * { GRAPH ?g { ?s ?p ?g } }",
+    "SELECT * { ?s e:p0 ?x OPTIONAL { GRAPH ?g { ?x e:p1 ?o } } }",
+    "SELECT * { VALUES ?g { e:n0 e:n9 1 } GRAPH ?g { ?s ?p [] } }",
+    "ASK { GRAPH e:n2 { ?s c:owner ?o } }",
+    "ASK { GRAPH ?g { ?s c:owner \"cleo\" } }",
+];
+
+/// Queries for which the standard evaluator differs from SPARQL 1.1 (section 18.6), with one that
+/// has the same meaning and for which it does not.
+const EQUIVALENT: &[(&str, &str)] = &[
+    (
+        "SELECT * { GRAPH ?g { VALUES ?x { 1 2 } } }",
+        "SELECT * { GRAPH ?g {} VALUES ?x { 1 2 } }",
+    ),
+    (
+        "SELECT * { GRAPH e:n1 { VALUES ?x { 1 2 } } }",
+        "SELECT * { GRAPH e:n1 {} VALUES ?x { 1 2 } }",
+    ),
+    (
+        "SELECT * { GRAPH ?g { ?s e:p0 ?x MINUS { ?a e:p1 ?b } } }",
+        "SELECT * { GRAPH ?g { ?s e:p0 ?x } }",
+    ),
+    (
+        "SELECT * { GRAPH ?g { GRAPH ?h { ?s e:p0 ?x } } }",
+        "SELECT * { GRAPH ?g {} GRAPH ?h { ?s e:p0 ?x } }",
+    ),
+    (
+        "SELECT * { GRAPH ?g { VALUES ?x { 1 e:n1 } OPTIONAL { ?x e:p1 ?y } } }",
+        "SELECT * { GRAPH ?g {} VALUES ?x { 1 e:n1 } OPTIONAL { GRAPH ?g { ?x e:p1 ?y } } }",
+    ),
 ];
 
 #[derive(Debug, PartialEq)]
@@ -130,6 +180,12 @@ proptest! {
                 let query = format!("{PREFIXES}{query}");
                 let found = answered(&registry, &principal, &query);
                 prop_assert_eq!(found, expected(&dataset, &query), "{} {}", principal, query);
+            }
+            for (query, equivalent) in EQUIVALENT {
+                let query = format!("{PREFIXES}{query}");
+                let found = answered(&registry, &principal, &query);
+                let expected = expected(&dataset, &format!("{PREFIXES}{equivalent}"));
+                prop_assert_eq!(found, expected, "{} {}", principal, query);
             }
         }
     }

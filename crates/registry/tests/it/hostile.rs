@@ -178,6 +178,8 @@ fn deep_queries_fit_the_stack_or_are_refused() {
             chain("", "OPTIONAL { ?s <http://e/none> ?x } ", "", size),
             chain("", "MINUS { ?s <http://e/none> ?x } ", "", size),
             chain("", "{ SELECT * { ?s <http://e/none> ?x } } ", "", size),
+            nest("GRAPH ?g { ", "?s <http://e/none> ?c", " }", size),
+            chain("", "GRAPH ?g { ?s <http://e/none> ?x } ", "", size),
             chain("FILTER(?o IN (1", ", 1", "))", size),
         ] {
             // Every query gets an answer, and the stack suffices.
@@ -194,7 +196,18 @@ fn what_is_not_offered_is_refused() {
             "SERVICE",
         ),
         ("SELECT * FROM <http://127.0.0.1/x> { ?s ?p ?o }", "FROM"),
-        ("SELECT * { GRAPH ?g { ?s ?p ?o } }", "GRAPH"),
+        (
+            "SELECT * { GRAPH ?g { { SELECT ?s { ?s ?p ?o } } } }",
+            "a subquery inside GRAPH",
+        ),
+        (
+            "SELECT * { GRAPH ?g { ?s ?p ?o BIND(1 AS ?g) } }",
+            "a value for the variable",
+        ),
+        (
+            "SELECT * { GRAPH ?g { ?s ?p ?o MINUS { OPTIONAL { ?s ?q ?r } } } }",
+            "MINUS inside GRAPH",
+        ),
         ("CONSTRUCT WHERE { ?s ?p ?o }", "CONSTRUCT"),
         ("DESCRIBE <http://e/n1>", "DESCRIBE"),
         (

@@ -123,6 +123,76 @@ fn exists_and_ask_stop_at_the_first_match() {
     assert!(entries <= 20, "{entries}");
 }
 
+/// A thousand statements about one service, each its own graph with its author.
+fn annotated() -> Registry {
+    let registry = registry();
+    let iri = |text: &str| NamedNode::new(format!("http://e/{text}")).unwrap();
+    for number in 0..1_000 {
+        let key = format!("http://e/m{number}");
+        let mut entity = Entity::new(key.as_str(), EntityKind::Other, "note");
+        let about = iri("s7");
+        let rating = Literal::from(i64::from(number % 10));
+        let author = iri(&format!("author{}", number % 500));
+        entity.triples = vec![
+            Triple::new(about, iri("rating"), rating),
+            Triple::new(NamedNode::new(key).unwrap(), iri("by"), author),
+        ];
+        registry.publish(entity).unwrap().wait().unwrap();
+    }
+    registry
+}
+
+#[test]
+fn graphs_are_found_from_either_side() {
+    let registry = annotated();
+    for (patterns, rows, most) in [
+        // From the author to the graphs, and from the statement to the graph.
+        (["?g e:by e:author7", "GRAPH ?g { ?s e:rating ?x }"], 2, 16),
+        (["?g e:by e:author7", "GRAPH ?g { ?s ?p ?o }"], 10, 16),
+        (["?g e:by e:author7", "GRAPH ?g { e:s7 e:rating 7 }"], 2, 16),
+        (
+            [
+                "GRAPH e:m7 { e:s7 e:rating ?x }",
+                "GRAPH ?g { ?g e:serial ?x }",
+            ],
+            0,
+            16,
+        ),
+        (["?s e:in e:cellar", "GRAPH ?s { ?s e:serial ?x }"], 4, 12),
+        (["?s e:in e:cellar", "GRAPH ?g { ?s e:serial ?x }"], 4, 12),
+    ] {
+        for group in orders(&patterns) {
+            let (found, entries) = cost(&registry, &format!("SELECT * {{ {group} }}"));
+            assert_eq!(found, rows, "{group}");
+            assert!(entries <= most, "{entries} entries for {group}");
+        }
+    }
+}
+
+/// Of triples about the entity itself the index of graphs has no entry.
+#[test]
+fn only_triples_about_something_else_need_memory_for_their_graph() {
+    let bytes = |about_others: bool| {
+        let registry = Registry::open(MemoryJournal::new()).unwrap();
+        for number in 0..200 {
+            let key = format!("http://e/s{number}");
+            let other = format!("http://e/s{}", (number + 1) % 200);
+            let subject = if about_others { &other } else { &key };
+            let subject = NamedNode::new(subject.as_str()).unwrap();
+            let mut entity = Entity::new(key, EntityKind::Service, "Service");
+            entity.triples.extend((0..100).map(|value| {
+                let predicate = NamedNode::new("http://e/p").unwrap();
+                Triple::new(subject.clone(), predicate, Literal::from(value))
+            }));
+            registry.publish(entity).unwrap().wait().unwrap();
+        }
+        registry.statistics().memory_bytes
+    };
+    let more = bytes(true) - bytes(false);
+    // Sixteen bytes for each of 20,000 triples, with the spare room of leaves, and their subjects.
+    assert!((320_000..700_000).contains(&more), "{more}");
+}
+
 /// Hidden entities do not change the plan: the cost is that of the graph without them.
 #[test]
 fn hidden_entities_do_not_change_the_cost() {

@@ -12,3 +12,4 @@ mod power_loss;
 mod room;
 mod search;
 mod uddi;
+mod watch;

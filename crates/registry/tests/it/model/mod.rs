@@ -26,19 +26,23 @@ impl Model {
             .filter(move |entity| entity.access.allows(&entity.owner, principal))
     }
 
-    /// The graph with everything forbidden deleted.
+    /// Everything that is not forbidden, as the default graph and as the graph of each entity.
     pub(crate) fn dataset(&self, principal: &Principal) -> Dataset {
         let mut dataset = Dataset::new();
         for entity in self.visible(principal) {
             let key = NamedNode::new(entity.key.as_str()).unwrap();
+            let graphs = [GraphName::DefaultGraph, key.clone().into()];
             let mut say = |predicate: chappe_registry::oxrdf::NamedNodeRef<'_>, object: Term| {
                 let predicate = predicate.into_owned();
-                dataset.insert(&Quad::new(
-                    key.clone(),
-                    predicate,
-                    object,
-                    GraphName::DefaultGraph,
-                ));
+                for graph in &graphs {
+                    let (subject, graph) = (key.clone(), graph.clone());
+                    dataset.insert(&Quad::new(
+                        subject,
+                        predicate.clone(),
+                        object.clone(),
+                        graph,
+                    ));
+                }
             };
             let literal = |text: &str| Term::from(Literal::new_simple_literal(text));
             say(
@@ -69,7 +73,9 @@ impl Model {
                     other => other.clone(),
                 };
                 let triple = Triple::new(subject, triple.predicate.clone(), object);
-                dataset.insert(&triple.in_graph(GraphName::DefaultGraph));
+                for graph in [GraphName::DefaultGraph, key.clone().into()] {
+                    dataset.insert(&triple.clone().in_graph(graph));
+                }
             }
         }
         dataset
@@ -219,6 +225,7 @@ pub(crate) fn entity() -> impl Strategy<Value = Entity> {
                 // The owner belongs to the key, which a change must not take over.
                 owner: if number % 2 == 0 { "ada" } else { "cleo" }.to_owned(),
                 access,
+                rights: chappe_registry::Rights::default(),
                 triples: brought,
             }
         },

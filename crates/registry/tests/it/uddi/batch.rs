@@ -260,8 +260,8 @@ fn records_of_version_1_are_read() {
     assert_eq!(triples, expect);
     assert!(registry.get("urn:e:2", &Principal::Operator).is_none());
     assert!(registry.get("urn:e:3", &Principal::Anonymous).is_some());
-    // A batch is not a record of version 1, and version 3 is unknown.
-    for (version, last) in [(1, 3), (3, 0)] {
+    // A batch is not a record of version 1, and version 4 is unknown.
+    for (version, last) in [(1, 3), (4, 0)] {
         let journal = MemoryJournal::new();
         drop(journal.append_if(0, vec![vec![version, last, 0]]).unwrap());
         assert!(Registry::open(journal).is_err());

@@ -206,6 +206,33 @@ fn tmodels_of_bindings_select_businesses() {
     assert!(names(&desk, &ask(&[t, chappe_registry::uddi::TModelKey::new(1)])).is_empty());
 }
 
+/// find_business, argument tModelBag: the list shows only services with a binding that matches.
+#[test]
+fn a_fingerprint_selects_the_services_shown() {
+    let mut desk = Desk::new();
+    let [t, u] = ["t", "u"].map(|name| desk.tmodel("ada", name));
+    let ward = desk.business("ada", "Ward 3");
+    for (name, tmodel) in [("Pulse", t), ("Pump", u)] {
+        let one = BusinessService {
+            bindings: vec![binding(None, &[tmodel])],
+            ..service(ward, name)
+        };
+        desk.save_service("ada", one).unwrap();
+    }
+    let shown = |tmodels: &[_]| {
+        let ask = FindBusiness {
+            tmodel_bag: tmodels.to_vec(),
+            ..FindBusiness::default()
+        };
+        let found = desk.inquiry().find_business(&ask).unwrap().items;
+        let services = found.into_iter().flat_map(|info| info.services);
+        let names = services.flat_map(|service| service.names);
+        names.map(|name| name.text).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&[t]), ["Pulse"]);
+    assert_eq!(shown(&[]), ["Pulse", "Pump"]);
+}
+
 /// Each answer is computed as if what the principal may not see did not exist.
 #[test]
 fn hidden_businesses_are_not_found() {

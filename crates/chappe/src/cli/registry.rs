@@ -1,0 +1,163 @@
+//! The command line of `chappe registry`.
+
+use clap::{Args, Subcommand};
+
+use super::{Format, NodeAddress};
+
+/// Verbs of `registry`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RegistryVerb {
+    /// Find entities by name, kind, type, scope, owner, or what they describe.
+    #[command(
+        after_help = "Examples:\n  chappe registry find\n  chappe registry find pulse --kind stream\n  chappe registry find --type '{http://example.com/plant}Pump' --json\n\nAll criteria must match. Exit code 1 when nothing is found."
+    )]
+    Find(RegistryFind),
+    /// Show an entity with all its properties.
+    #[command(
+        after_help = "Examples:\n  chappe registry show urn:chappe:stream:heart-rate\n  chappe registry show urn:uuid:6f1a1c1e-3d67-4f3e-9a44-0a6a2b0b5a10 --json"
+    )]
+    Show(RegistryShow),
+    /// Publish an entity, or replace one of your own.
+    #[command(
+        after_help = "Examples:\n  chappe registry publish http://example.com/pump-7 'Pump 7' --kind device --scope http://example.com/ward/3\n  chappe registry publish http://example.com/pump-7 'Pump 7' --turtle pump.ttl\n  chappe registry publish urn:x:rooms Rooms --turtle - < rooms.ttl\n\nRelative IRIs of the Turtle document are resolved against the key, so <> is the entity. Needs the role write."
+    )]
+    Publish(RegistryPublish),
+    /// Remove an entity that you published.
+    #[command(after_help = "Example:\n  chappe registry remove http://example.com/pump-7")]
+    Remove(RegistryRemove),
+    /// Query the registry in SPARQL, as `chappe query --sparql`.
+    #[command(
+        after_help = "Examples:\n  chappe registry query 'SELECT ?s ?name WHERE { ?s <http://www.w3.org/2000/01/rdf-schema#label> ?name } LIMIT 10'\n  chappe registry query - --format csv < question.rq\n\nExit code 1 when ASK gives false."
+    )]
+    Query(RegistryQuery),
+    /// Follow changes of an entity, of a search, or of the answer of a SPARQL query.
+    #[command(
+        after_help = "Examples:\n  chappe registry subscribe                                     all changes\n  chappe registry subscribe --kind device --present             what is there, then what changes\n  chappe registry subscribe --key http://example.com/pump-7 --json\n  chappe registry subscribe --query 'SELECT ?s WHERE { ?s <http://example.com/flow> ?f }'\n\nReconnects when the node is away and misses nothing: `resync` says that the whole state follows anew.\nWith --json a line has an id, unless it is part of the present state; --after resumes there."
+    )]
+    Subscribe(RegistrySubscribe),
+}
+
+/// Flags of `registry find`.
+#[derive(Debug, Args)]
+pub(crate) struct RegistryFind {
+    /// Prefix of the name, in any case.
+    pub name: Option<String>,
+    /// Only this kind, such as device, service, stream or virtual-sensor.
+    #[arg(long)]
+    pub kind: Option<String>,
+    /// Only of this type.
+    #[arg(long = "type", value_name = "{NAMESPACE}LOCAL")]
+    pub entity_type: Option<String>,
+    /// Only within this scope.
+    #[arg(long, value_name = "URI")]
+    pub scope: Option<String>,
+    /// Only of this owner.
+    #[arg(long, value_name = "ACCOUNT")]
+    pub owner: Option<String>,
+    /// Only those whose properties describe the entity of this key.
+    #[arg(long, value_name = "KEY")]
+    pub about: Option<String>,
+    /// At most this many.
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    pub limit: usize,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `registry show`.
+#[derive(Debug, Args)]
+pub(crate) struct RegistryShow {
+    /// The entity's key.
+    pub key: String,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `registry publish`.
+#[derive(Debug, Args)]
+pub(crate) struct RegistryPublish {
+    /// Its key, an absolute IRI.
+    pub key: String,
+    /// Its name, for people.
+    pub name: String,
+    /// device, service or other.
+    #[arg(long, default_value = "other")]
+    pub kind: String,
+    /// A type; may be repeated.
+    #[arg(long = "type", value_name = "{NAMESPACE}LOCAL")]
+    pub types: Vec<String>,
+    /// A scope; may be repeated.
+    #[arg(long = "scope", value_name = "URI")]
+    pub scopes: Vec<String>,
+    /// Its properties in a Turtle document; `-` for standard input.
+    #[arg(long, value_name = "FILE")]
+    pub turtle: Option<String>,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `registry remove`.
+#[derive(Debug, Args)]
+pub(crate) struct RegistryRemove {
+    /// The entity's key.
+    pub key: String,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `registry query`.
+#[derive(Debug, Args)]
+pub(crate) struct RegistryQuery {
+    /// The query; `-` for standard input.
+    pub query: String,
+    /// Print at most this many rows.
+    #[arg(long, default_value_t = 1000, value_name = "N")]
+    pub limit: usize,
+    /// How to print the rows.
+    #[arg(long, value_enum, default_value = "table")]
+    pub format: Format,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `registry subscribe`.
+#[derive(Debug, Args)]
+pub(crate) struct RegistrySubscribe {
+    /// Prefix of the name, in any case.
+    pub name: Option<String>,
+    /// The entity of this key, which need not exist yet.
+    #[arg(long, conflicts_with_all = ["name", "kind", "entity_type", "scope", "owner", "query"])]
+    pub key: Option<String>,
+    /// Rows of this SELECT query that come and go, or the answer of this ASK query.
+    #[arg(long, value_name = "SPARQL", conflicts_with_all = ["name", "kind", "entity_type", "scope", "owner"])]
+    pub query: Option<String>,
+    /// Only this kind, such as device, service, stream or virtual-sensor.
+    #[arg(long)]
+    pub kind: Option<String>,
+    /// Only of this type.
+    #[arg(long = "type", value_name = "{NAMESPACE}LOCAL")]
+    pub entity_type: Option<String>,
+    /// Only within this scope.
+    #[arg(long, value_name = "URI")]
+    pub scope: Option<String>,
+    /// Only of this owner.
+    #[arg(long, value_name = "ACCOUNT")]
+    pub owner: Option<String>,
+    /// Print the present state first.
+    #[arg(long)]
+    pub present: bool,
+    /// Resume after the event with this id.
+    #[arg(long, value_name = "ID", conflicts_with = "present")]
+    pub after: Option<String>,
+    /// End after this many changes.
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}

@@ -1,0 +1,206 @@
+//! Goal: what the registry holds is found, shown, published and removed by the command line; an error has code 2 and
+//! names the remedy, and a negative result code 1.
+//! Method: a real node in this process and the built program.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Output, Stdio};
+
+use chappe_node::Node;
+use chappe_node::config::Config;
+use serde_json::{Value as Json, json};
+
+struct Bench {
+    node: Node,
+    token: String,
+}
+
+impl Bench {
+    async fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chappe"));
+        command.arg("registry").args(arguments);
+        command.args(["--node", &self.node.url()]);
+        command.env("CHAPPE_TOKEN", &self.token);
+        let running = tokio::task::spawn_blocking(move || command.output());
+        running.await.expect("it runs").expect("the program starts")
+    }
+
+    async fn text(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments).await;
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    async fn json(&self, arguments: &[&str]) -> Json {
+        let text = self.text(&[arguments, &["--json"]].concat()).await;
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    /// The lines of a program that runs on, up to the one with this event.
+    async fn lines_until(&self, arguments: &[&str], event: &'static str) -> Vec<Json> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chappe"));
+        command.arg("registry").args(arguments);
+        command.args(["--node", &self.node.url()]);
+        command.env("CHAPPE_TOKEN", &self.token);
+        let mut running = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        let output = running.stdout.take().expect("its output");
+        let reading = tokio::task::spawn_blocking(move || {
+            let lines = BufReader::new(output).lines();
+            let lines = lines.map(|line| serde_json::from_str::<Json>(&line.expect("text")));
+            let mut found = Vec::new();
+            for line in lines {
+                found.push(line.expect("JSON"));
+                if found[found.len() - 1]["event"] == event {
+                    break;
+                }
+            }
+            running.kill().expect("it is killed");
+            running.wait().expect("it ends");
+            found
+        });
+        reading.await.expect("it is read")
+    }
+
+    /// The exit code, and what standard error says.
+    async fn refused(&self, arguments: &[&str]) -> (i32, String) {
+        let output = self.run(arguments).await;
+        let told = String::from_utf8(output.stderr).expect("text");
+        (output.status.code().expect("a code"), told)
+    }
+}
+
+fn on_bench(work: impl AsyncFnOnce(&Bench, &std::path::Path)) {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let mut config = Config {
+        name: "test".into(),
+        data_directory: folder.path().join("data"),
+        sensors_directory: folder.path().join("sensors"),
+        ..Config::default()
+    };
+    config.http.listen = "127.0.0.1:0".parse().expect("an address");
+    config.discovery.enabled = false;
+    config.log.min_free_bytes = 0;
+    let runtime = chappe_node::runtime().expect("a runtime");
+    runtime.block_on(async {
+        let node = Node::start(config).await.expect("it starts");
+        let token = node.new_token().expect("a new token").to_owned();
+        let bench = Bench { node, token };
+        work(&bench, folder.path()).await;
+        bench.node.shutdown().await.expect("it ends");
+    });
+}
+
+#[test]
+fn entities_are_published_found_shown_and_removed() {
+    on_bench(async |bench, folder| {
+        let key = "http://example.com/pump-7";
+        let turtle = folder.join("pump.ttl");
+        let document =
+            "<> <http://example.com/flow> 2.5 ; <http://example.com/note> \"Pumpe\"@de .";
+        std::fs::write(&turtle, document).expect("written");
+        let turtle = turtle.to_str().expect("text");
+        let publish = [
+            "publish", key, "Pump 7", "--kind", "device", "--turtle", turtle,
+        ];
+        let told = bench.text(&publish).await;
+        assert_eq!(told.trim(), format!("published {key} with 2 properties"));
+        let found = bench.json(&["find", "pump", "--kind", "device"]).await;
+        assert_eq!(found["truncated"], false);
+        assert_eq!(found["entities"][0]["key"], key);
+        let shown = bench.json(&["show", key]).await;
+        let note = &shown["triples"][1];
+        assert_eq!(
+            (&note["object"], &note["language"]),
+            (&json!("Pumpe"), &json!("de"))
+        );
+        let shown = bench.text(&["show", key]).await;
+        assert!(
+            shown.contains("<http://www.w3.org/2001/XMLSchema#decimal>"),
+            "{shown}"
+        );
+        assert!(shown.contains("\"Pumpe\"@de"), "{shown}");
+        let asked = "SELECT ?s WHERE { ?s <http://example.com/flow> 2.5 }";
+        let rows = bench.text(&["query", asked, "--format", "csv"]).await;
+        assert_eq!(rows.lines().nth(1), Some(key));
+        bench.text(&["remove", key]).await;
+        let (code, told) = bench.refused(&["find", "pump"]).await;
+        assert_eq!(code, 1, "{told}");
+        assert!(told.contains("no entity matches"), "{told}");
+    });
+}
+
+#[test]
+fn errors_name_the_remedy() {
+    on_bench(async |bench, folder| {
+        let (code, told) = bench.refused(&["show", "urn:x:none"]).await;
+        assert_eq!(code, 2);
+        assert!(told.contains("there is no entity \"urn:x:none\""), "{told}");
+        let (code, told) = bench.refused(&["find", "--kind", "stram"]).await;
+        assert_eq!(code, 2);
+        assert!(told.contains("did you mean \"stream\"?"), "{told}");
+        let turtle = folder.join("wrong.ttl");
+        std::fs::write(&turtle, "<> <http://example.com/flow> .").expect("written");
+        let turtle = turtle.to_str().expect("text");
+        let (code, told) = bench
+            .refused(&["publish", "urn:x:1", "One", "--turtle", turtle])
+            .await;
+        assert_eq!(code, 2);
+        assert!(told.contains("cannot be parsed"), "{told}");
+        let (code, told) = bench.refused(&["publish", "pump", "One"]).await;
+        assert_eq!(code, 2);
+        assert!(told.contains("not an absolute IRI"), "{told}");
+    });
+}
+
+#[test]
+fn a_list_that_was_cut_says_so() {
+    on_bench(async |bench, _| {
+        for number in 0..3 {
+            let key = format!("urn:x:{number}");
+            bench
+                .text(&["publish", &key, &format!("cut {number}")])
+                .await;
+        }
+        let output = bench.run(&["find", "cut", "--limit", "2"]).await;
+        let told = String::from_utf8(output.stderr).expect("text");
+        assert!(told.contains("more than these 2 exist"), "{told}");
+        let all = bench.json(&["find", "cut"]).await;
+        assert_eq!(all["entities"].as_array().map(Vec::len), Some(3));
+    });
+}
+
+#[test]
+fn changes_are_followed_and_resumed() {
+    on_bench(async |bench, _| {
+        bench.text(&["publish", "urn:x:1", "One"]).await;
+        let follow = ["subscribe", "--owner", "operator", "--present", "--json"];
+        let lines = bench.lines_until(&follow, "synced").await;
+        let [.., added, synced] = &lines[..] else {
+            panic!("{lines:?}");
+        };
+        assert_eq!(
+            (&added["event"], &added["key"]),
+            (&json!("added"), &json!("urn:x:1"))
+        );
+        let id = synced["id"].as_str().expect("an id");
+        bench.text(&["publish", "urn:x:2", "Two"]).await;
+        bench.text(&["remove", "urn:x:1"]).await;
+        let resumed = [
+            "subscribe",
+            "--owner",
+            "operator",
+            "--after",
+            id,
+            "--count",
+            "2",
+        ];
+        let seen = bench.text(&resumed).await;
+        let changes: Vec<_> = seen
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>())
+            .collect();
+        assert_eq!(changes[0], ["added", "other", "urn:x:2", "Two"], "{seen}");
+        assert_eq!(changes[1][..3], ["removed", "other", "urn:x:1"], "{seen}");
+        let (code, told) = bench.refused(&["subscribe", "--query", "SELECT"]).await;
+        assert_eq!(code, 2, "{told}");
+    });
+}

@@ -1,0 +1,130 @@
+//! The route of changes of the registry.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use chappe_registry::{EntityKind, Mark, Search, WatchStart, WatchSubject};
+use serde::Deserialize;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use utoipa::IntoParams;
+
+use super::entities::{sparql_problem, unknown_kind};
+use super::params::Params;
+use super::parts;
+use super::problem::Problem;
+use super::shapes;
+use crate::accounts::Caller;
+use crate::permits::RequestKind;
+use crate::shared::App;
+use crate::subscriptions::{Follow, stream};
+
+/// Queued events of a connection; reason: one is being sent while the next is prepared.
+const EVENTS_QUEUED: usize = 1;
+
+/// What to follow: an entity, a query, or the entities that match all of the other criteria.
+#[derive(Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ChangesParams {
+    /// The key of an entity, which need not exist yet.
+    key: Option<String>,
+    /// A SELECT or ASK query: rows that come and go, or the answer.
+    query: Option<String>,
+    /// Prefix of the name, case-insensitive.
+    prefix: Option<String>,
+    /// Only entities of this kind.
+    #[param(value_type = Option<shapes::EntityKind>)]
+    kind: Option<String>,
+    /// A type, `{namespace}local`.
+    #[serde(rename = "type")]
+    entity_type: Option<String>,
+    /// A URI that is a prefix of one of its scopes.
+    scope: Option<String>,
+    /// The IRI of an observed property.
+    observed_property: Option<String>,
+    /// The key of an entity that its metadata describes.
+    about: Option<String>,
+    /// Its owner.
+    owner: Option<String>,
+    /// Whether the present state comes first.
+    #[serde(default)]
+    present: bool,
+    /// The id of the last event that was received; a `Last-Event-ID` takes precedence.
+    after: Option<String>,
+}
+
+impl ChangesParams {
+    /// What they describe.
+    ///
+    /// # Errors
+    /// They exclude each other, or the kind is unknown.
+    fn subject(self) -> Result<WatchSubject, Problem> {
+        let kind = match &self.kind {
+            None => None,
+            Some(name) => Some(EntityKind::from_word(name).ok_or_else(|| unknown_kind(name))?),
+        };
+        let search = Search {
+            name_prefix: self.prefix,
+            kind,
+            entity_type: self.entity_type,
+            scope: self.scope,
+            observed_property: self.observed_property,
+            about: self.about,
+            owner: self.owner,
+            ..Search::default()
+        };
+        let has_criteria = search != Search::default();
+        match (self.key, self.query) {
+            (Some(key), None) if !has_criteria => Ok(WatchSubject::Entity(key)),
+            (None, Some(query)) if !has_criteria => Ok(WatchSubject::Query(query)),
+            (None, None) => Ok(WatchSubject::Search(Box::new(search))),
+            _ => Err(Problem::bad_request(
+                "key, query and criteria of a search exclude each other",
+            )
+            .hint("follow each over a connection of its own")),
+        }
+    }
+}
+
+/// Changes of the registry as server-sent events.
+///
+/// `added`, `changed` and `removed` carry `{change, key, kind, name, position}`, for a query `{change, row,
+/// position}` with a row as in SPARQL's results, or `answer` for ASK. `resync {reason, position}` means that
+/// the client forgets what it has: the whole present state follows as `added`, up to `synced`. It is sent if
+/// `present` is true, if the changes since the last event are no longer known (`too-old`), if the rights of
+/// the account changed, or if the answer of a query changed while the client was away. `end {reason}` is the
+/// last event of a subscription that cannot go on. A client that reconnects with a `Last-Event-ID` misses
+/// nothing without a `resync`, even if the node was restarted. Only what the account may see at the time of
+/// delivery is sent.
+#[utoipa::path(get, path = "/api/v1/registry/changes", tag = "registry", params(ChangesParams,
+        ("Last-Event-ID" = Option<String>, Header, description = "the id of the last event that was received")),
+    responses((status = 200, content_type = "text/event-stream", body = String),
+        (status = 400, body = Problem), (status = 429, body = Problem), (status = 503, body = Problem)))]
+pub(super) async fn changes(
+    State(app): State<App>,
+    caller: Caller,
+    headers: HeaderMap,
+    Params(params): Params<ChangesParams>,
+) -> Result<Response, Problem> {
+    let last_event = headers.get("last-event-id");
+    let last_event = last_event.map(|value| value.to_str().unwrap_or("unreadable").to_owned());
+    let last_event = last_event.filter(|id| !id.is_empty());
+    let start = match last_event.or_else(|| params.after.clone()) {
+        Some(text) => WatchStart::After(text.parse::<Mark>().map_err(Problem::bad_request)?),
+        None if params.present => WatchStart::Present,
+        None => WatchStart::Now,
+    };
+    let subject = params.subject()?;
+    let permit = parts::permit(&app, &caller, RequestKind::Live)?;
+    let follow = Follow::start(app.clone(), caller.clone(), subject, start);
+    let follow = follow.map_err(|error| sparql_problem(&error))?;
+    let (sender, receiver) = mpsc::channel(EVENTS_QUEUED);
+    tokio::spawn(async move {
+        stream::run(app, caller, follow, sender).await;
+        drop(permit);
+    });
+    let body = Body::from_stream(ReceiverStream::new(receiver));
+    Ok(([(header::CONTENT_TYPE, "text/event-stream")], body).into_response())
+}
