@@ -3,7 +3,8 @@
     python check/registry/run.py CHAPPE WORK JARS
 
 1. zeep (Python) reads the WSDL that the node serves, and drives the node with it.
-2. UDDI4J over Axis 1.4 (the JARS, run by Java) does so over HTTP/1.0, with every call that it has.
+2. SPARQLWrapper (Python) asks in every form of the SPARQL 1.1 Protocol and in every format.
+3. UDDI4J over Axis 1.4 (the JARS, run by Java) does so over HTTP/1.0, with every call that it has.
 
 Needs the Python packages and jars of the group in `check/peers`; loopback only.
 """
@@ -47,6 +48,8 @@ def check(chappe: str, work: pathlib.Path, jars: pathlib.Path) -> None:
         token = (work / "data" / "new-token").read_text().strip()
         print("-- zeep", flush=True)
         run([sys.executable, str(HERE / "zeep_peer.py"), url, "operator", token], "zeep")
+        print("-- SPARQLWrapper", flush=True)
+        run([sys.executable, str(HERE / "sparql_peer.py"), url, token], "SPARQLWrapper")
         print("-- UDDI4J", flush=True)
         classes = work / "classes"
         classes.mkdir()

@@ -35,6 +35,7 @@ mod metrics;
 mod node;
 mod notices;
 mod observability;
+mod ontologies;
 mod permits;
 mod producer;
 mod registrar;

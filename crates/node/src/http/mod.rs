@@ -1,5 +1,6 @@
 //! The REST interface under `/api/v1`, health and metrics, and the console.
 
+mod accept;
 mod accounts;
 mod bodies;
 mod changes;
@@ -18,6 +19,7 @@ mod kad;
 mod links;
 mod live;
 mod node;
+mod ontologies;
 mod openapi;
 mod page;
 mod paging;
@@ -32,6 +34,7 @@ mod sensors;
 mod server;
 pub(crate) mod shapes;
 mod signed;
+mod sparql;
 mod streams;
 mod things;
 mod uddi;
@@ -163,12 +166,18 @@ pub(crate) fn routes() -> Routes {
             READ,
             changes::changes,
         )
-        .get("/sparql", "query_registry", READ, entities::sparql_get)
+        .put(
+            "/registry/ontologies/{key}",
+            "publish_ontology",
+            WRITE,
+            ontologies::publish,
+        )
+        .get("/sparql", "query_registry", READ, sparql::sparql_get)
         .post(
             "/sparql",
             "query_registry_by_post",
             READ,
-            entities::sparql_post,
+            sparql::sparql_post,
         )
         .get("/streams", "list_streams", restricted, streams::list)
         .post(

@@ -8,7 +8,8 @@ use utoipa::OpenApi;
 use super::routes::{Restriction, Rule};
 use super::{
     accounts, changes, completeness, create, dds, devices, directory, entities, exchange, gsn, kad,
-    links, live, node, publish, query, range, sensors, streams, things, wrappers, write,
+    links, live, node, ontologies, publish, query, range, sensors, sparql, streams, things,
+    wrappers, write,
 };
 use crate::shared::App;
 
@@ -43,8 +44,9 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         publish::publish,
         publish::remove,
         changes::changes,
-        entities::sparql_get,
-        entities::sparql_post,
+        ontologies::publish,
+        sparql::sparql_get,
+        sparql::sparql_post,
         streams::list,
         streams::one,
         streams::delete,
