@@ -17,12 +17,10 @@ use crate::entity::Entity;
 use crate::error::Error;
 use crate::feed::{Entry, Feed, Side, Subscription};
 use crate::journal::{Journal, JournalError, Receipt, Tail, block_on};
-use crate::limits::{Interrupt, Room, SparqlError, SparqlLimits};
+use crate::limits::Room;
 use crate::pending::Pending;
 use crate::record::{Record, Step};
 use crate::rights::{OwnedRule, Right};
-use crate::search::{Search, SearchResult};
-use crate::sparql::{Cost, SparqlAnswer};
 use crate::state::State;
 
 /// Records read from the journal at a time.
@@ -327,50 +325,6 @@ impl Registry {
         self.snapshot()
             .get(key)
             .filter(|entity| entity.permits(principal, Right::Read))
-    }
-
-    /// Finds entities by their fields.
-    #[must_use]
-    pub fn search(&self, search: &Search, principal: &Principal) -> SearchResult {
-        crate::search::run(&self.snapshot(), search, principal)
-    }
-
-    /// The keys of all entities that match, in the order of [`Registry::search`], without its limit unless
-    /// `search` names one.
-    #[must_use]
-    pub fn search_keys(&self, search: &Search, principal: &Principal) -> Vec<String> {
-        crate::search::keys(&self.snapshot(), search, principal)
-    }
-
-    /// Answers a SPARQL 1.1 SELECT or ASK query over the triples that `principal` may see. Blocks
-    /// the calling thread; a deep query is evaluated on its own thread with a larger stack.
-    ///
-    /// # Errors
-    /// [`SparqlError`]: the query is invalid, not supported, or exceeds a limit.
-    pub fn sparql(
-        &self,
-        query: &str,
-        principal: &Principal,
-        limits: &SparqlLimits,
-        interrupt: &Interrupt,
-    ) -> Result<SparqlAnswer, SparqlError> {
-        self.sparql_with_cost(query, principal, limits, interrupt)
-            .map(|(answer, _)| answer)
-    }
-
-    /// Like [`Registry::sparql`], with the cost of the answer.
-    ///
-    /// # Errors
-    /// As [`Registry::sparql`].
-    pub fn sparql_with_cost(
-        &self,
-        query: &str,
-        principal: &Principal,
-        limits: &SparqlLimits,
-        interrupt: &Interrupt,
-    ) -> Result<(SparqlAnswer, Cost), SparqlError> {
-        let state = self.snapshot();
-        crate::sparql::run(&state, query, principal, limits, interrupt)
     }
 
     /// Memory as it is now.

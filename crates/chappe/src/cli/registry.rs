@@ -120,6 +120,9 @@ pub(crate) struct RegistryQuery {
     /// How to print the rows.
     #[arg(long, value_enum, default_value = "table")]
     pub format: Format,
+    /// Follow subclasses and subproperties of the ontologies of the node and of your account.
+    #[arg(long)]
+    pub inferred: bool,
     /// Which node.
     #[command(flatten)]
     pub node: NodeAddress,

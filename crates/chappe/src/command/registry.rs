@@ -47,6 +47,7 @@ fn sparql(flags: RegistryQuery) -> Query {
     Query {
         query: flags.query,
         sparql: true,
+        inferred: flags.inferred,
         limit: flags.limit,
         format: flags.format,
         from: None,

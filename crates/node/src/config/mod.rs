@@ -337,6 +337,11 @@ pub struct RegistryRules {
     /// UUID of its tModel and has one value in each line. Relative to this file.
     #[schemars(length(min = 1))]
     pub taxonomies_directory: PathBuf,
+    /// Directory of ontologies (*.ttl, *.nt, *.rdf, *.owl), read at the start: up to 64, each up to 10,000
+    /// triples. Searches and queries with `inferred` follow their subclasses and subproperties. Relative to
+    /// this file.
+    #[schemars(length(min = 1))]
+    pub ontologies_directory: PathBuf,
 }
 
 impl Default for RegistryRules {
@@ -345,6 +350,7 @@ impl Default for RegistryRules {
             max_bytes: 256 << 20,
             max_entities: 200_000,
             taxonomies_directory: "taxonomies".into(),
+            ontologies_directory: "ontologies".into(),
         }
     }
 }

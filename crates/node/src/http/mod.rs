@@ -1,5 +1,6 @@
 //! The REST interface under `/api/v1`, health and metrics, and the console.
 
+mod accept;
 mod accounts;
 mod bodies;
 mod changes;
@@ -19,6 +20,7 @@ mod kad;
 mod links;
 mod live;
 mod node;
+mod ontologies;
 mod openapi;
 mod page;
 mod paging;
@@ -34,6 +36,7 @@ mod sensors;
 mod server;
 pub(crate) mod shapes;
 mod signed;
+mod sparql;
 mod streams;
 mod things;
 mod uddi;
@@ -206,12 +209,18 @@ pub(crate) fn routes() -> Routes {
             rights::show,
         )
         .put("/entities/{key}/rights", "set_rights", WRITE, rights::set)
-        .get("/sparql", "query_registry", READ, entities::sparql_get)
+        .put(
+            "/registry/ontologies/{key}",
+            "publish_ontology",
+            WRITE,
+            ontologies::publish,
+        )
+        .get("/sparql", "query_registry", READ, sparql::sparql_get)
         .post(
             "/sparql",
             "query_registry_by_post",
             READ,
-            entities::sparql_post,
+            sparql::sparql_post,
         )
         .get("/streams", "list_streams", restricted, streams::list)
         .post(

@@ -99,14 +99,7 @@ impl NewEntity {
                     .hint("publish a device, a service or other"),
             );
         }
-        // The scheme and the namespace of a URN ignore case.
-        let start = self.key.get(..OWN_KEYS.len());
-        if start.is_some_and(|start| start.eq_ignore_ascii_case(OWN_KEYS)) {
-            return Err(invalid(format!(
-                "key: {OWN_KEYS} is for the node's own entities"
-            )));
-        }
-        let subject = iri("key", &self.key)?;
+        let subject = checked_key(&self.key)?;
         let mut entity = chappe_registry::Entity::new(self.key, kind, self.name);
         entity.owner = owner.to_owned();
         (entity.types, entity.scopes) = (self.types, self.scopes);
@@ -170,6 +163,18 @@ impl NewTriple {
     }
 }
 
+/// The key of an entity that a client may publish.
+pub(super) fn checked_key(key: &str) -> Result<NamedNode, Problem> {
+    // The scheme and the namespace of a URN ignore case.
+    let start = key.get(..OWN_KEYS.len());
+    if start.is_some_and(|start| start.eq_ignore_ascii_case(OWN_KEYS)) {
+        return Err(invalid(format!(
+            "key: {OWN_KEYS} is for the node's own entities"
+        )));
+    }
+    iri("key", key)
+}
+
 fn iri(member: &str, text: &str) -> Result<NamedNode, Problem> {
     NamedNode::new(text).map_err(|_| {
         let shown: String = text.chars().take(80).collect();
@@ -184,7 +189,7 @@ fn blank(member: &str, label: &str) -> Result<BlankNode, Problem> {
     })
 }
 
-fn invalid(detail: impl Into<String>) -> Problem {
+pub(super) fn invalid(detail: impl Into<String>) -> Problem {
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
 }
 
@@ -206,6 +211,15 @@ pub(super) async fn publish(
         .map_err(IntoResponse::into_response)?;
     let entity = new.entity(caller.name());
     let entity = entity.map_err(IntoResponse::into_response)?;
+    published(&app, &caller, entity).await
+}
+
+/// Publishes an entity of the caller.
+pub(super) async fn published(
+    app: &App,
+    caller: &Caller,
+    entity: chappe_registry::Entity,
+) -> Result<Response, Response> {
     let reader = caller.reader();
     let known = app.registry.get(&entity.key, &reader);
     if let Some(known) = &known
@@ -218,7 +232,7 @@ pub(super) async fn publish(
         Some(_) => StatusCode::OK,
         None => StatusCode::CREATED,
     };
-    let room = room(&app, &caller);
+    let room = room(app, caller);
     let published = async {
         match app.registry.publish_as(&reader, &entity, &room)? {
             Some(publication) => publication.await.map(|_| true),

@@ -41,6 +41,7 @@ mod sensor_windows;
 mod sensor_wrappers;
 mod shares;
 mod signed_uddi;
+mod sparql;
 mod strange_endpoints;
 mod stream_removal;
 mod things;
