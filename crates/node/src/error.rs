@@ -127,6 +127,16 @@ pub enum StartError {
         /// The system's error.
         source: io::Error,
     },
+    /// Signed messages cannot be judged, or answers not be signed.
+    #[error("signatures: {}: {reason}", path.display())]
+    Signatures {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        reason: String,
+        /// How to repair it.
+        hint: Option<String>,
+    },
     /// The configuration contradicts itself.
     #[error("configuration: {0}")]
     Config(String),
@@ -159,9 +169,10 @@ impl StartError {
             )),
             Self::Key(error) => error.hint(),
             Self::Tls(error) => error.hint(),
-            Self::Link { hint, .. } | Self::Dds { hint, .. } | Self::Kad { hint, .. } => {
-                hint.clone()
-            }
+            Self::Link { hint, .. }
+            | Self::Dds { hint, .. }
+            | Self::Kad { hint, .. }
+            | Self::Signatures { hint, .. } => hint.clone(),
             Self::Devices { .. } => {
                 Some("correct it, or remove it and run `chappe device exclude` again".to_owned())
             }

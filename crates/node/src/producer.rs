@@ -3,11 +3,15 @@
 
 use std::collections::HashSet;
 
+use chappe_registry::oxrdf::vocab::xsd;
 use chappe_registry::oxrdf::{BlankNode, Literal, NamedNode, NamedNodeRef, Term, Triple};
-use chappe_registry::{Entity, EntityKind, vocabulary as v};
+use chappe_registry::vocabulary::{self as v, td};
+use chappe_registry::{Entity, EntityKind};
 use chappe_stream::StreamSchema;
 
 use crate::catalogue;
+use crate::devices::DEVICE_KEYS;
+use crate::things::device as things;
 
 /// The producer of streams.
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +49,9 @@ impl<'a> Producer<'a> {
         say.link(v::PRODUCED_BY, self.key);
         if let Some(text) = description {
             say.text(v::RDFS_COMMENT, text);
+        }
+        if self.key.starts_with(DEVICE_KEYS) {
+            say.affordance(name);
         }
         for (index, field) in schema.fields.iter().enumerate() {
             let node = BlankNode::new_unchecked(format!("f{index}"));
@@ -111,6 +118,20 @@ impl Statements {
 
     pub(crate) fn link(&mut self, predicate: NamedNodeRef<'_>, key: &str) {
         self.object(predicate, NamedNode::new_unchecked(key).into());
+    }
+
+    /// The stream of a device is a property and an event of a thing, with the forms of its Thing Description.
+    fn affordance(&mut self, name: &str) {
+        self.link(v::RDF_TYPE, td::PROPERTY.as_str());
+        self.link(v::RDF_TYPE, td::EVENT.as_str());
+        self.text(td::NAME, name);
+        let targets = [things::reading(name), things::following(name)];
+        for (index, target) in targets.into_iter().enumerate() {
+            let form = BlankNode::new_unchecked(format!("form{index}"));
+            self.object(td::HAS_FORM, form.clone().into());
+            let target = Literal::new_typed_literal(format!("/{target}"), xsd::ANY_URI);
+            self.triples.push(Triple::new(form, td::TARGET, target));
+        }
     }
 
     pub(crate) fn into_triples(self) -> Vec<Triple> {

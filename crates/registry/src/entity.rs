@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::access::Access;
 use crate::error::Error;
 use crate::rights::{Holder, Rights, readers};
+use crate::vocabulary::{self, wsdl};
 
 /// Maximum length of a key, name, type, scope, owner or reader in bytes. UDDI allows names of 255
 /// characters; the rest is room for IRIs.
@@ -23,6 +24,9 @@ pub const MAX_TRIPLES: usize = 10_000;
 pub const MAX_TERM_BYTES: usize = 16 * 1024;
 /// Maximum size of all terms of one entity in bytes, so that its journal record stays small.
 pub const MAX_ENTITY_BYTES: usize = 512 * 1024;
+/// Maximum size of all terms of a document, its bytes included; they repeat the IRIs of its parts, which its
+/// record does not.
+pub const MAX_DOCUMENT_ENTITY_BYTES: usize = 3 * 1024 * 1024;
 
 /// The kind of an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -37,19 +41,28 @@ pub enum EntityKind {
     Stream,
     /// A virtual sensor.
     VirtualSensor,
-    /// Anything else: an annotation, a place, a procedure.
+    /// Anything else: a place, a procedure.
     Other,
+    /// A piece of metadata about something else; see [`crate::metadata`].
+    Metadata,
+    /// A Thing Description that somebody registered in the directory of things.
+    Thing,
+    /// A WSDL document or a schema, with its bytes; see [`crate::wsdl`].
+    Document,
 }
 
 impl EntityKind {
     /// Every kind.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::Node,
         Self::Device,
         Self::Service,
         Self::Stream,
         Self::VirtualSensor,
         Self::Other,
+        Self::Metadata,
+        Self::Thing,
+        Self::Document,
     ];
 
     /// The name in the REST interface and on the command line.
@@ -62,6 +75,9 @@ impl EntityKind {
             Self::Stream => "stream",
             Self::VirtualSensor => "virtual-sensor",
             Self::Other => "other",
+            Self::Metadata => "metadata",
+            Self::Thing => "thing",
+            Self::Document => "document",
         }
     }
 
@@ -125,6 +141,8 @@ impl Entity {
         const TRIPLE_BYTES: usize = 128;
         /// Of a triple in the three indexes of a further principal.
         const COPY_BYTES: usize = 64;
+        /// Of a piece of metadata in the lists of its set of indexes.
+        const PIECE_BYTES: usize = 512;
         // Indexes of what is not public: see `groups`.
         let copies = match &self.access {
             Access::Public => 0,
@@ -143,6 +161,10 @@ impl Entity {
             };
             TRIPLE_BYTES + COPY_BYTES * (1 + self.rights.administer.len()) + name.len()
         });
+        let piece_bytes = match self.kind {
+            EntityKind::Metadata => (1 + copies) * PIECE_BYTES,
+            _ => 0,
+        };
         let entity_bytes = ENTITY_BYTES + 4 * copies * COPY_BYTES;
         let triple_bytes = TRIPLE_BYTES + copies * COPY_BYTES;
         let readers = match &self.access {
@@ -167,7 +189,7 @@ impl Entity {
             subject + triple.predicate.as_str().len() + object + triple_bytes
         });
         let own = self.key.len() + self.name.len() + self.owner.len() + stated.sum::<usize>();
-        entity_bytes + own + lists.sum::<usize>() + triples.sum::<usize>()
+        entity_bytes + piece_bytes + own + lists.sum::<usize>() + triples.sum::<usize>()
     }
 
     /// Checks form and sizes.
@@ -192,6 +214,7 @@ impl Entity {
         }
         let mut bytes = 0_usize;
         for triple in &self.triples {
+            self.check_reserved(triple)?;
             let subject = match &triple.subject {
                 NamedOrBlankNode::NamedNode(node) => node.as_str().len(),
                 NamedOrBlankNode::BlankNode(node) => node.as_str().len(),
@@ -203,12 +226,42 @@ impl Entity {
                 return Err(invalid("triples", reason));
             }
             bytes = bytes.saturating_add(subject + object + predicate);
+            let of_documents = triple.predicate.as_str().starts_with(wsdl::NAMESPACE);
+            if of_documents && self.kind != EntityKind::Document {
+                let predicate = triple.predicate.as_str();
+                return Err(invalid(
+                    "triples",
+                    format!("have {predicate}, which only a document has"),
+                ));
+            }
         }
-        if bytes > MAX_ENTITY_BYTES {
-            return Err(invalid(
-                "triples",
-                format!("are longer than {MAX_ENTITY_BYTES} bytes"),
-            ));
+        let limit = match self.kind {
+            EntityKind::Document => MAX_DOCUMENT_ENTITY_BYTES,
+            _ => MAX_ENTITY_BYTES,
+        };
+        if bytes > limit {
+            return Err(invalid("triples", format!("are longer than {limit} bytes")));
+        }
+        Ok(())
+    }
+
+    /// A piece of metadata alone says what it is about and who wrote it, and only of itself.
+    fn check_reserved(&self, triple: &Triple) -> Result<(), Error> {
+        let predicate = triple.predicate.as_ref();
+        if !vocabulary::RESERVED.contains(&predicate) {
+            return Ok(());
+        }
+        let is_own = matches!(&triple.subject, NamedOrBlankNode::NamedNode(node)
+            if node.as_str() == self.key);
+        if self.kind != EntityKind::Metadata || !is_own {
+            let reason = format!("have the property {predicate}, which only metadata has");
+            return Err(invalid("triples", reason));
+        }
+        let names_owner = matches!(&triple.object, Term::Literal(author)
+            if author.value() == self.owner);
+        if predicate == vocabulary::AUTHOR && !names_owner {
+            let reason = format!("name an author other than {:?}", self.owner);
+            return Err(invalid("triples", reason));
         }
         Ok(())
     }

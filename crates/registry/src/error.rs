@@ -92,12 +92,22 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether another writer of a shared journal was faster: nothing was changed, and the same request
+    /// can be made again at once.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Journal(JournalError::Moved { .. }))
+    }
+
     /// Whether the same change may succeed later without removing anything from the registry.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(
             self,
-            Self::Busy { .. } | Self::Journal(JournalError::Full(_))
+            Self::Busy { .. }
+                | Self::Journal(
+                    JournalError::Full(_) | JournalError::Away(_) | JournalError::Moved { .. }
+                )
         )
     }
 }

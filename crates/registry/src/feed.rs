@@ -29,6 +29,8 @@ pub enum Change {
         key: String,
         /// Its kind.
         kind: EntityKind,
+        /// Whether the subscriber could not see it before.
+        is_new: bool,
     },
     /// The entity was removed, or is no longer visible.
     Removed {
@@ -144,8 +146,9 @@ impl From<Item> for FeedItem {
             Item::Resync(revision) => Self::Resync { revision },
             Item::Seen(seen) => {
                 let (key, kind, revision) = (seen.key, seen.kind, seen.revision);
+                let is_new = seen.name_before.is_none();
                 let change = match seen.is_seen {
-                    true => Change::Published { key, kind },
+                    true => Change::Published { key, kind, is_new },
                     false => Change::Removed { key, kind },
                 };
                 Self::Change { revision, change }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::dictionary::Id;
 use crate::ordered::OrderedSet;
 use crate::partition::{Partition, Text};
+use crate::piece_keys::PieceKey;
 use crate::uddi_keys::UddiKeys;
 
 /// The keys of one entity.
@@ -23,6 +24,8 @@ pub(crate) struct EntityKeys {
     pub(crate) about: BTreeSet<Id>,
     pub(crate) owner: Id,
     pub(crate) uddi: Option<UddiKeys>,
+    /// Those of a piece of metadata.
+    pub(crate) pieces: Vec<PieceKey>,
 }
 
 impl EntityKeys {
@@ -43,6 +46,9 @@ impl EntityKeys {
         self.pairs(&mut partition.observed, &self.observed, put);
         self.pairs(&mut partition.about, &self.about, put);
         self.pairs(&mut partition.owners, [&self.owner], put);
+        for key in &self.pieces {
+            change(&mut partition.pieces, key.clone(), put);
+        }
         let Some(uddi) = &self.uddi else { return };
         if let Some([parent, position]) = uddi.place {
             let key = [parent, self.owner, position, self.entity];

@@ -6,7 +6,9 @@
 //! follows changes. Each answer is computed as if entities that the caller may not see did not exist.
 //!
 //! [`uddi`] is the model of UDDI v2 on top: businesses, services, bindings and tModels, saved by
-//! requests that are one batch each, and its inquiries.
+//! requests that are one batch each, and its inquiries. [`wsdl`] keeps WSDL documents and maps them to it.
+//!
+//! [`metadata`] holds the pieces of metadata that anyone attaches to entities, each with its author.
 //!
 //! Everything is in memory and recorded in a [`Journal`]; with [`LogJournal`] it survives power loss.
 //!
@@ -29,6 +31,7 @@ mod access;
 mod dictionary;
 mod entity;
 mod error;
+mod exchange;
 mod expression;
 mod feed;
 mod graph_patterns;
@@ -39,9 +42,11 @@ mod journal;
 mod keys;
 mod limits;
 mod log_journal;
+pub mod metadata;
 mod ordered;
 mod partition;
 mod pending;
+mod piece_keys;
 mod plan;
 mod record;
 mod record_fields;
@@ -52,21 +57,26 @@ mod scope;
 mod search;
 mod sparql;
 mod state;
+pub mod thing;
+mod time;
 mod turtle;
 pub mod uddi;
 mod uddi_keys;
 mod view;
 pub mod vocabulary;
 mod watch;
+pub mod wsdl;
 
 pub use access::Access;
 pub use chappe_identity::Principal;
 pub use entity::{
-    Entity, EntityKind, MAX_ENTITY_BYTES, MAX_LIST, MAX_TERM_BYTES, MAX_TEXT_BYTES, MAX_TRIPLES,
+    Entity, EntityKind, MAX_DOCUMENT_ENTITY_BYTES, MAX_ENTITY_BYTES, MAX_LIST, MAX_TERM_BYTES,
+    MAX_TEXT_BYTES, MAX_TRIPLES,
 };
 pub use error::Error;
+pub use exchange::{ExportError, Format, ImportError, ImportRules, Imported, MAX_STATEMENT_BYTES};
 pub use feed::{Change, FEED_CAPACITY, FeedItem, Subscription};
-pub use journal::{Journal, JournalError, MemoryJournal, Receipt};
+pub use journal::{Journal, JournalError, MemoryJournal, Receipt, Tail};
 pub use limits::{Interrupt, Room, SparqlError, SparqlLimits};
 pub use log_journal::LogJournal;
 pub use oxrdf;

@@ -17,6 +17,25 @@ const BRANCH_LEAVES: usize = 128;
 /// A leaf grows by this fraction of its size, so that little of it is unused.
 const GROWTH_DIVISOR: usize = 8;
 
+/// Counts the keys that this thread compared, for tests of cost.
+#[cfg(test)]
+pub(crate) mod steps {
+    use std::cell::Cell;
+
+    thread_local! {
+        static STEPS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(super) fn count() {
+        STEPS.set(STEPS.get() + 1);
+    }
+
+    /// The keys compared since the last call.
+    pub(crate) fn take() -> usize {
+        STEPS.replace(0)
+    }
+}
+
 #[derive(Clone)]
 struct Leaf<K> {
     keys: Arc<Vec<K>>,
@@ -83,6 +102,11 @@ impl<K: Clone> OrderedSet<K> {
     /// The leaf of the last key that is `before`, and the position after that key; the start if
     /// there is none.
     fn seek(&self, before: impl Fn(&K) -> bool) -> Place {
+        #[cfg(test)]
+        let before = |key: &K| {
+            steps::count();
+            before(key)
+        };
         let starts = |keys: &[K]| keys.first().is_some_and(&before);
         let branches = &self.branches;
         let branch = branches

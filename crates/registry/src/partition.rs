@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::dictionary::Id;
 use crate::ordered::{Iter, OrderedSet};
+use crate::piece_keys::{LISTS, PieceKey};
 
 /// The order of subject, predicate and object in an index's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +114,8 @@ pub(crate) struct Partition {
     pub(crate) saved: OrderedSet<[u32; 3]>,
     /// (parent, owner, position, entity) of services and bindings.
     pub(crate) children: OrderedSet<[u32; 4]>,
+    /// Pieces of metadata; see [`crate::piece_keys`].
+    pub(crate) pieces: OrderedSet<PieceKey>,
 }
 
 impl Partition {
@@ -148,6 +151,9 @@ impl Partition {
             + self.repeated.memory_bytes()
             + self.foreign.memory_bytes()
             + self.children.memory_bytes()
+            + self.pieces.memory_bytes()
+            // The text, which the lists of a piece share.
+            + self.pieces.iter().map(|key| key.text.len() / LISTS).sum::<usize>()
             + texts(&self.names)
             + texts(&self.scopes)
             + texts(&self.uddi_names)

@@ -4,7 +4,10 @@
 //! Readers use a snapshot of memory and never wait for writers. Many changes may be in flight, so
 //! one sync of the journal commits them all.
 
-use std::collections::{BTreeMap, HashMap};
+mod room;
+mod statistics;
+
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +19,7 @@ use chappe_identity::Principal;
 use crate::entity::Entity;
 use crate::error::Error;
 use crate::feed::{Entry, Feed, Side, Subscription};
-use crate::journal::{Journal, JournalError, Receipt, block_on};
+use crate::journal::{Journal, JournalError, Receipt, Tail, block_on};
 use crate::limits::{Interrupt, Room, SparqlError, SparqlLimits};
 use crate::pending::Pending;
 use crate::record::{Record, Step};
@@ -24,11 +27,17 @@ use crate::rights::{OwnedRule, Right};
 use crate::search::{Search, SearchResult};
 use crate::sparql::{Cost, SparqlAnswer};
 use crate::state::State;
+pub use statistics::Statistics;
+
+use room::{Amount, Taken};
 
 /// Records read from the journal at a time.
 const READ_BATCH: usize = 256;
 /// Attempts to append while other writers append first.
 const MAX_ATTEMPTS: usize = 8;
+/// Attempts at a change that only its receipt refuses, because another node was faster. With each of them some
+/// node has made a change.
+const MAX_CONFLICTS: usize = 256;
 /// Maximum number of changes in flight; each holds its entity in memory.
 const MAX_PENDING: usize = 4_096;
 /// The journal is compacted when it holds this many times the existing entities ...
@@ -68,7 +77,7 @@ struct Inner {
 /// next reader once the journal has something to say: a waker may not take the writer's lock.
 #[derive(Default)]
 struct Dropped {
-    receipts: Mutex<Vec<(u64, Receipt)>>,
+    receipts: Mutex<Vec<InFlight>>,
     is_due: AtomicBool,
     feed: Feed,
 }
@@ -93,32 +102,22 @@ struct Writer {
     since_snapshot: u64,
     /// Bytes appended to it since then by this registry.
     bytes_since_snapshot: usize,
+    /// Where the newest snapshot starts, as far as it is known.
+    snapshot: u64,
+    /// The journal's conflicts when memory was up to date.
+    conflicts: u64,
     stopped: Option<String>,
     /// Memory is read from the journal for the first time.
     is_opening: bool,
 }
 
-/// Size and state of the registry.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
-    /// Entities.
-    pub entities: usize,
-    /// Triples, counted once for each entity that brings them.
-    pub triples: usize,
-    /// Distinct terms.
-    pub terms: usize,
-    /// Bytes of the entities, as [`Entity::counted_bytes`] counts them.
-    pub bytes: usize,
-    /// Distinct access rules.
-    pub access_groups: usize,
-    /// Bytes of the indexes and the dictionary, computed from their capacities.
-    pub memory_bytes: usize,
-    /// Position of the last change in memory.
-    pub revision: u64,
-    /// Records in the journal since its newest snapshot started.
-    pub records_since_snapshot: u64,
-    /// Number of changes that the feed no longer remembers.
-    pub feed_forgotten: u64,
+impl Writer {
+    fn tail(&self) -> Tail {
+        Tail {
+            last: self.assigned,
+            conflicts: self.conflicts,
+        }
+    }
 }
 
 impl Registry {
@@ -140,6 +139,8 @@ impl Registry {
                 ahead: None,
                 since_snapshot: 0,
                 bytes_since_snapshot: 0,
+                snapshot: start,
+                conflicts: 0,
                 stopped: None,
                 is_opening: true,
             }),
@@ -159,6 +160,15 @@ impl Registry {
         registry.inner.catch_up(&mut writer)?;
         writer.is_opening = false;
         drop(writer);
+        let inner = Arc::downgrade(&registry.inner);
+        registry.inner.journal.watch(Box::new(move || {
+            // What fails now is tried again with the next change, and by whoever changes something.
+            let inner = inner.upgrade();
+            inner.is_some_and(|inner| {
+                let _ = inner.catch_up(&mut inner.writer());
+                true
+            })
+        }));
         Ok(registry)
     }
 
@@ -182,6 +192,8 @@ impl Registry {
     /// [`Registry::publish`].
     pub fn publish_within(&self, entity: Entity, room: &Room) -> Result<Publication, Error> {
         entity.validate()?;
+        let is_shared = self.inner.journal.is_shared();
+        let again = is_shared.then(|| Again::Publish(Box::new(entity.clone()), *room));
         let mut taken = None;
         let mut publication = self.append(Record::Publish(entity), |inner, writer, record| {
             taken = None;
@@ -197,6 +209,7 @@ impl Registry {
             Ok(())
         })?;
         publication._taken = taken;
+        publication.set_again(again);
         Ok(publication)
     }
 
@@ -207,19 +220,23 @@ impl Registry {
     /// flight, or the journal's error.
     pub fn remove(&self, key: &str) -> Result<Publication, Error> {
         let record = Record::Remove(key.to_owned());
-        self.append(record, |inner, writer, _| {
+        let mut publication = self.append(record, |inner, writer, _| {
             let owner = inner.owner_of(writer, key);
             owner
                 .map(|_| ())
                 .ok_or_else(|| Error::Unknown(key.to_owned()))
-        })
+        })?;
+        let is_shared = self.inner.journal.is_shared();
+        publication.set_again(is_shared.then(|| Again::Remove(key.to_owned())));
+        Ok(publication)
     }
 
     /// Applies several changes at once: all of them become visible and durable, or none.
     ///
     /// `plan` reads the state with all earlier changes, durable or not, and returns the changes
-    /// and a value. It is called again when another writer of the journal was faster. Without
-    /// changes there is nothing to wait for. What the batch publishes must fit into `room`.
+    /// and a value. It is called again when another writer of the journal was faster. If only the
+    /// receipt reports that, the publication fails with [`Error::is_conflict`], and the caller plans again.
+    /// Without changes there is nothing to wait for. What the batch publishes must fit into `room`.
     ///
     /// # Errors
     /// The plan's error, [`Error::TooLarge`] for more than [`MAX_BATCH_BYTES`], or as
@@ -378,7 +395,14 @@ impl Registry {
     #[must_use]
     pub fn needs_compaction(&self) -> bool {
         let (since, bytes) = {
-            let writer = self.inner.writer();
+            let mut writer = self.inner.writer();
+            let snapshot = self.inner.journal.snapshot();
+            if snapshot > writer.snapshot {
+                // Another node has written it.
+                writer.snapshot = snapshot;
+                writer.since_snapshot = (writer.applied + 1).saturating_sub(snapshot);
+                writer.bytes_since_snapshot = 0;
+            }
             (writer.since_snapshot, writer.bytes_since_snapshot)
         };
         let state = self.inner.snapshot_of_memory();
@@ -389,7 +413,8 @@ impl Registry {
 
     /// Writes a snapshot into the journal, which may then remove earlier records. Other changes
     /// are made meanwhile: the snapshot starts before them, and leaves out the entities that they
-    /// change. Call it on a thread that may block when [`Registry::needs_compaction`] is true.
+    /// change. Call it on a thread that may block when [`Registry::needs_compaction`] is true. Does
+    /// nothing while another node writes a snapshot of a shared journal.
     ///
     /// # Errors
     /// The journal's error; an unfinished snapshot is harmless.
@@ -397,6 +422,16 @@ impl Registry {
         let inner = &self.inner;
         let compacting = inner.compacting.lock();
         let _compacting = compacting.unwrap_or_else(PoisonError::into_inner);
+        if !inner.journal.begin_snapshot()? {
+            return Ok(());
+        }
+        let written = self.write_snapshot();
+        inner.journal.end_snapshot();
+        written
+    }
+
+    fn write_snapshot(&self) -> Result<(), Error> {
+        let inner = &self.inner;
         let (state, first) = {
             let writer = inner.writer();
             if let Some(reason) = &writer.stopped {
@@ -420,39 +455,10 @@ impl Registry {
         inner.keep(&state, &batch)?;
         inner.journal.set_snapshot(first)?;
         let mut writer = inner.writer();
+        writer.snapshot = writer.snapshot.max(first);
         writer.since_snapshot = (writer.assigned + 1).saturating_sub(first);
         writer.bytes_since_snapshot = 0;
         Ok(())
-    }
-
-    /// The number of an owner's entities.
-    #[must_use]
-    pub fn entities_of(&self, owner: &str) -> usize {
-        self.inner.snapshot_of_memory().owned_by(owner).0
-    }
-
-    /// Bytes of the entities of an owner, as [`Entity::counted_bytes`] counts them.
-    #[must_use]
-    pub fn bytes_of(&self, owner: &str) -> usize {
-        self.inner.snapshot_of_memory().owned_by(owner).1
-    }
-
-    /// Sizes and counters.
-    #[must_use]
-    pub fn statistics(&self) -> Statistics {
-        let state = self.snapshot();
-        let records_since_snapshot = self.inner.writer().since_snapshot;
-        Statistics {
-            entities: state.len(),
-            triples: state.triples(),
-            terms: state.terms(),
-            bytes: state.bytes(),
-            access_groups: state.access_groups(),
-            memory_bytes: state.memory_bytes(),
-            revision: self.inner.feed.last(),
-            records_since_snapshot,
-            feed_forgotten: self.inner.feed.forgotten(),
-        }
     }
 }
 
@@ -464,142 +470,23 @@ impl std::fmt::Debug for Registry {
     }
 }
 
-/// Entities of one owner, or of all.
-#[derive(Clone, Copy, Debug, Default)]
-struct Amount {
-    entities: usize,
-    bytes: usize,
-}
-
-impl Amount {
-    fn add(&mut self, other: Self) {
-        self.entities += other.entities;
-        self.bytes += other.bytes;
-    }
-
-    fn remove(&mut self, other: Self) {
-        self.entities = self.entities.saturating_sub(other.entities);
-        self.bytes = self.bytes.saturating_sub(other.bytes);
-    }
-}
-
-/// Room for entities in flight; dropping it frees the room, which the entities in memory take from then on.
-struct Taken {
-    inner: Arc<Inner>,
-    by_owner: BTreeMap<String, Amount>,
-}
-
-impl Drop for Taken {
-    fn drop(&mut self) {
-        let mut in_flight = self.inner.in_flight();
-        for (owner, amount) in &self.by_owner {
-            if let Some(held) = in_flight.get_mut(owner) {
-                held.remove(*amount);
-                if held.entities == 0 {
-                    in_flight.remove(owner);
-                }
-            }
-        }
-    }
-}
-
 impl Inner {
-    fn in_flight(&self) -> MutexGuard<'_, HashMap<String, Amount>> {
-        self.in_flight
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes the room for what a record publishes, as long as it is in flight. What the record
-    /// replaces or removes makes room at once.
-    fn take_room(self: &Arc<Self>, record: &Record, room: &Room) -> Result<Option<Taken>, Error> {
-        let mut by_owner: BTreeMap<String, Amount> = BTreeMap::new();
-        let mut published = Amount::default();
-        for entity in record.published() {
-            let amount = Amount {
-                entities: 1,
-                bytes: entity.counted_bytes(),
-            };
-            by_owner
-                .entry(entity.owner.clone())
-                .or_default()
-                .add(amount);
-            published.add(amount);
-        }
-        if by_owner.is_empty() {
-            return Ok(None);
-        }
-        let state = self.snapshot_of_memory();
-        let (mut freed, mut freed_by_owner) = (0, HashMap::<String, Amount>::new());
-        for key in record.keys() {
-            if let Some((rule, _)) = state.rule_of(key) {
-                let bytes = state.bytes_at(key);
-                freed += bytes;
-                let amount = Amount { entities: 1, bytes };
-                freed_by_owner.entry(rule.owner).or_default().add(amount);
-            }
-        }
-        let mut in_flight = self.in_flight();
-        for (owner, amount) in &by_owner {
-            let (entities, bytes) = state.owned_by(owner);
-            let mut used = in_flight.get(owner).copied().unwrap_or_default();
-            used.add(Amount { entities, bytes });
-            let mut after = used;
-            after.remove(freed_by_owner.get(owner).copied().unwrap_or_default());
-            after.add(*amount);
-            // An entity may always become smaller.
-            if after.bytes > room.owner_bytes && after.bytes > used.bytes {
-                return Err(Error::NoRoom {
-                    whose: format!("the entities of {owner:?}"),
-                    bytes: after.bytes,
-                    limit: room.owner_bytes,
-                    is_owners: true,
-                });
-            }
-            if after.entities > room.owner_entities && after.entities > used.entities {
-                return Err(Error::TooManyEntities {
-                    owner: owner.clone(),
-                    entities: after.entities,
-                    limit: room.owner_entities,
-                });
-            }
-        }
-        let used = state.bytes() + in_flight.values().map(|held| held.bytes).sum::<usize>();
-        let bytes = used.saturating_sub(freed) + published.bytes;
-        if bytes > room.total_bytes && bytes > used {
-            return Err(Error::NoRoom {
-                whose: "all entities".to_owned(),
-                bytes,
-                limit: room.total_bytes,
-                is_owners: false,
-            });
-        }
-        for (owner, amount) in &by_owner {
-            in_flight.entry(owner.clone()).or_default().add(*amount);
-        }
-        drop(in_flight);
-        Ok(Some(Taken {
-            inner: Arc::clone(self),
-            by_owner,
-        }))
-    }
-
     fn writer(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the receipt of a dropped publication.
-    fn adopt(&self, position: u64, receipt: Receipt) {
+    fn adopt(self: &Arc<Self>, change: InFlight) {
         let receipts = self.dropped.receipts.lock();
         let mut receipts = receipts.unwrap_or_else(PoisonError::into_inner);
-        receipts.push((position, receipt));
+        receipts.push(change);
         drop(receipts);
         self.dropped.is_due.store(true, Ordering::Release);
         self.apply_dropped();
     }
 
     /// Applies those changes nobody waits for that the journal has acknowledged.
-    fn apply_dropped(&self) {
+    fn apply_dropped(self: &Arc<Self>) {
         if !self.dropped.is_due.swap(false, Ordering::AcqRel) {
             return;
         }
@@ -609,18 +496,23 @@ impl Inner {
         let receipts = self.dropped.receipts.lock();
         let mut receipts = receipts.unwrap_or_else(PoisonError::into_inner);
         receipts.retain_mut(
-            |(position, receipt)| match Pin::new(receipt).poll(&mut context) {
+            |change| match Pin::new(&mut change.receipt).poll(&mut context) {
                 Poll::Ready(outcome) => {
-                    done.push((*position, outcome));
+                    done.push((change.position, outcome, change.again.take()));
                     false
                 }
                 Poll::Pending => true,
             },
         );
         drop(receipts);
-        for (position, outcome) in done {
+        for (position, outcome, again) in done {
             // A failure has stopped the writer, or the change was refused: nobody asked.
-            let _ = self.resolve(position, outcome);
+            if let Err(error) = self.resolve(position, outcome)
+                && error.is_conflict()
+                && let Some(again) = again
+            {
+                let _ = again.submit(self);
+            }
         }
     }
 
@@ -628,6 +520,14 @@ impl Inner {
     fn resolve(&self, position: u64, outcome: Result<(), JournalError>) -> Result<u64, Error> {
         match outcome {
             Ok(()) => self.apply_through(position).map(|()| position),
+            // All that was in flight with it is refused too, and the journal has counted that.
+            Err(error) if self.journal.is_shared() => {
+                let caught_up = self.catch_up(&mut self.writer());
+                match error {
+                    JournalError::Moved { .. } => caught_up.and(Err(error.into())),
+                    error => Err(error.into()),
+                }
+            }
             Err(error) => Err(self.failed(&mut self.writer(), position, error)),
         }
     }
@@ -655,7 +555,7 @@ impl Inner {
         bytes: Vec<u8>,
     ) -> Result<Result<Publication, Record>, Error> {
         let length = bytes.len();
-        match self.journal.append_if(writer.assigned, vec![bytes]) {
+        match self.journal.append_after(writer.tail(), vec![bytes]) {
             Ok(receipt) => {
                 writer.assigned += 1;
                 writer.bytes_since_snapshot += length;
@@ -663,10 +563,16 @@ impl Inner {
                     record.clone().apply_to(Arc::make_mut(ahead));
                 }
                 writer.pending.push(writer.assigned, record);
+                let in_flight = InFlight {
+                    position: writer.assigned,
+                    receipt,
+                    again: None,
+                };
                 Ok(Ok(Publication {
                     position: writer.assigned,
-                    receipt: Some(receipt),
+                    in_flight: Some(in_flight),
                     inner: Arc::clone(self),
+                    conflicts: 0,
                     _taken: None,
                 }))
             }
@@ -739,12 +645,38 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads the records that memory lacks from the journal.
+    /// Reads the records that memory lacks from the journal, and forgets changes in flight that it has
+    /// refused.
     fn catch_up(&self, writer: &mut Writer) -> Result<(), Error> {
         loop {
-            let records = self.journal.follow(writer.applied + 1, READ_BATCH)?;
+            let conflicts = self.journal.conflicts();
+            let followed = self.follow(writer);
+            writer.ahead = None;
+            writer.pending.drop_through(writer.applied);
+            if conflicts != writer.conflicts {
+                // Those that were stored nevertheless are followed.
+                writer.pending.clear();
+                writer.conflicts = conflicts;
+            }
+            writer.assigned = writer.applied.max(writer.pending.last().unwrap_or(0));
+            followed?;
+            if self.journal.conflicts() == conflicts {
+                return Ok(());
+            }
+        }
+    }
+
+    fn follow(&self, writer: &mut Writer) -> Result<(), Error> {
+        loop {
+            let records = match self.journal.follow(writer.applied + 1, READ_BATCH) {
+                Err(JournalError::Trimmed { snapshot, .. }) => {
+                    self.read_snapshot(writer, snapshot)?;
+                    continue;
+                }
+                records => records?,
+            };
             if records.is_empty() {
-                break;
+                return Ok(());
             }
             for (position, bytes) in records {
                 let unreadable = |reason| JournalError::Unreadable { position, reason };
@@ -756,10 +688,35 @@ impl Inner {
                 self.apply(writer, position, record);
             }
         }
-        let applied = writer.applied;
-        writer.ahead = None;
-        writer.pending.drop_through(applied);
-        writer.assigned = applied.max(writer.pending.last().unwrap_or(0));
+    }
+
+    /// Reads everything again, from the snapshot of another node that has replaced the records not yet
+    /// read. Subscribers read the state again.
+    fn read_snapshot(&self, writer: &mut Writer, snapshot: u64) -> Result<(), Error> {
+        let mut state = State::new();
+        let mut read = snapshot.saturating_sub(1);
+        loop {
+            let records = self.journal.follow(read + 1, READ_BATCH)?;
+            if records.is_empty() {
+                break;
+            }
+            for (position, bytes) in records {
+                let unreadable = |reason| JournalError::Unreadable { position, reason };
+                if position != read + 1 {
+                    let reason = format!("records from {} on are missing", read + 1);
+                    return Err(unreadable(reason).into());
+                }
+                let record = Record::decode(&bytes).map_err(unreadable)?;
+                record.apply_to(&mut state);
+                read = position;
+            }
+        }
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
+        writer.applied = read;
+        writer.snapshot = snapshot;
+        writer.since_snapshot = (read + 1).saturating_sub(snapshot);
+        self.feed.start_after(read);
+        self.feed.wake();
         Ok(())
     }
 
@@ -778,7 +735,7 @@ impl Inner {
     /// others are in the journal, after the start of the snapshot. Waits for the journal without
     /// keeping other changes waiting.
     fn keep(self: &Arc<Self>, state: &State, batch: &[(String, Vec<u8>)]) -> Result<(), Error> {
-        for _ in 0..MAX_ATTEMPTS {
+        for _ in 0..MAX_CONFLICTS {
             let mut writer = self.writer();
             if let Some(reason) = &writer.stopped {
                 return Err(Error::Stopped(reason.clone()));
@@ -793,7 +750,7 @@ impl Inner {
                 return Ok(());
             }
             let first = writer.assigned + 1;
-            match self.journal.append_if(writer.assigned, records) {
+            match self.journal.append_after(writer.tail(), records) {
                 Ok(receipt) => {
                     for _ in 0..count {
                         writer.assigned += 1;
@@ -803,10 +760,13 @@ impl Inner {
                     }
                     let last = writer.assigned;
                     drop(writer);
-                    return match receipt.wait() {
-                        Ok(()) => self.apply_through(last),
-                        Err(error) => Err(self.failed(&mut self.writer(), first, error)),
-                    };
+                    match receipt.wait() {
+                        Ok(()) => return self.apply_through(last),
+                        Err(JournalError::Moved { .. }) if self.journal.is_shared() => {
+                            self.catch_up(&mut self.writer())?;
+                        }
+                        Err(error) => return self.resolve(first, Err(error)).map(|_| ()),
+                    }
                 }
                 Err(JournalError::Moved { last }) => self.moved(&mut writer, last)?,
                 Err(error) => return Err(self.failed(&mut writer, first, error)),
@@ -888,21 +848,56 @@ fn remove_in(state: &mut State, key: String) -> Option<Entry> {
     })
 }
 
+/// A change that its journal has not acknowledged.
+struct InFlight {
+    position: u64,
+    receipt: Receipt,
+    again: Option<Again>,
+}
+
+/// How a change is made again when its receipt reports that another node was faster.
+enum Again {
+    Publish(Box<Entity>, Room),
+    Remove(String),
+}
+
+impl Again {
+    /// Checks the change and appends it again.
+    fn submit(self, inner: &Arc<Inner>) -> Result<Publication, Error> {
+        let registry = Registry {
+            inner: Arc::clone(inner),
+        };
+        match self {
+            Self::Publish(entity, room) => registry.publish_within(*entity, &room),
+            Self::Remove(key) => registry.remove(&key),
+        }
+    }
+}
+
 /// A change in flight. Resolves with its revision once it is durable and visible.
 #[must_use = "the change is acknowledged only when this resolves"]
 pub struct Publication {
     position: u64,
     /// Absent once it has resolved.
-    receipt: Option<Receipt>,
+    in_flight: Option<InFlight>,
     inner: Arc<Inner>,
+    /// How often other nodes were faster.
+    conflicts: usize,
     _taken: Option<Taken>,
 }
 
 impl Publication {
-    /// Position in the journal: the future revision of the change.
+    /// Position in the journal: the future revision of the change. In a shared journal it changes when
+    /// another node is faster.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position
+    }
+
+    fn set_again(&mut self, again: Option<Again>) {
+        if let Some(in_flight) = &mut self.in_flight {
+            in_flight.again = again;
+        }
     }
 
     /// Blocks the calling thread until the change is durable and visible.
@@ -918,22 +913,44 @@ impl Future for Publication {
     type Output = Result<u64, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let position = self.position;
-        let Some(receipt) = &mut self.receipt else {
-            return Poll::Ready(Ok(position));
-        };
-        let Poll::Ready(outcome) = Pin::new(receipt).poll(context) else {
-            return Poll::Pending;
-        };
-        self.receipt = None;
-        Poll::Ready(self.inner.resolve(position, outcome))
+        loop {
+            let position = self.position;
+            let Some(in_flight) = &mut self.in_flight else {
+                return Poll::Ready(Ok(position));
+            };
+            let Poll::Ready(outcome) = Pin::new(&mut in_flight.receipt).poll(context) else {
+                return Poll::Pending;
+            };
+            let again = in_flight.again.take();
+            self.in_flight = None;
+            let error = match self.inner.resolve(position, outcome) {
+                Ok(position) => return Poll::Ready(Ok(position)),
+                Err(error) => error,
+            };
+            let Some(again) = again.filter(|_| error.is_conflict()) else {
+                return Poll::Ready(Err(error));
+            };
+            self.conflicts += 1;
+            if self.conflicts > MAX_CONFLICTS {
+                return Poll::Ready(Err(error));
+            }
+            // Its room is taken again.
+            self._taken = None;
+            let mut next = match again.submit(&self.inner) {
+                Ok(next) => next,
+                Err(error) => return Poll::Ready(Err(error)),
+            };
+            self.position = next.position;
+            self.in_flight = next.in_flight.take();
+            self._taken = next._taken.take();
+        }
     }
 }
 
 impl Drop for Publication {
     fn drop(&mut self) {
-        if let Some(receipt) = self.receipt.take() {
-            self.inner.adopt(self.position, receipt);
+        if let Some(in_flight) = self.in_flight.take() {
+            self.inner.adopt(in_flight);
         }
     }
 }

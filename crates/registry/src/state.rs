@@ -18,7 +18,7 @@ use crate::partition::{Partition, fold};
 use crate::rights::{OwnedRule, Rights};
 use crate::uddi_keys::{UddiClass, UddiKeys, class_of};
 use crate::watch::Predicates;
-use crate::{scope, vocabulary};
+use crate::{piece_keys, scope, vocabulary};
 
 /// An entity as numbers.
 pub(crate) struct StoredEntity {
@@ -286,9 +286,20 @@ impl State {
         }
         let uddi = class_of(&self.dictionary, stored.types())
             .map(|class| UddiKeys::of(&self.dictionary, class, entity, stored.own_triples()));
+        let pieces = match stored.kind {
+            EntityKind::Metadata => piece_keys::of(
+                &self.dictionary,
+                entity,
+                stored.owner(),
+                stored.own_triples(),
+            ),
+            _ => None,
+        };
+        about.extend(pieces.as_ref().map(|(subject, _)| *subject));
         EntityKeys {
             entity,
             triples: stored.without_rights().iter().copied().collect(),
+            pieces: pieces.map(|(_, keys)| keys).unwrap_or_default(),
             name: fold(self.dictionary.value(stored.name())).into(),
             scopes: scopes.map(Arc::from).collect(),
             types: stored.types().collect(),
@@ -496,6 +507,25 @@ impl<'a> Fields<'a> {
 
     pub(crate) fn owner(&self) -> &'a str {
         self.dictionary.value(self.stored.owner())
+    }
+
+    pub(crate) fn name(&self) -> &'a str {
+        self.dictionary.value(self.stored.name())
+    }
+
+    pub(crate) fn has_type(&self, name: &str) -> bool {
+        let mut types = self.stored.types();
+        types.any(|id| self.dictionary.value(id) == name)
+    }
+
+    /// The objects of all statements of the entity with this predicate, whatever they are about, in order.
+    pub(crate) fn statements(&self, predicate: NamedNodeRef<'_>) -> impl Iterator<Item = &'a str> {
+        let predicate = self.dictionary.iri(predicate.as_str());
+        let dictionary = self.dictionary;
+        let triples = self.stored.own_triples().iter();
+        triples.filter_map(move |[_, verb, object]| {
+            (Some(*verb) == predicate).then(|| dictionary.value(*object))
+        })
     }
 
     /// What UDDI data it is, if it is any.

@@ -5,7 +5,9 @@
 
 use oxrdf::NamedNodeRef;
 
+pub mod td;
 pub mod uddi;
+pub mod wsdl;
 
 /// Namespace of Chappe's own terms.
 pub const CHAPPE: &str = "https://chappe.example/ns#";
@@ -49,6 +51,19 @@ terms! {
     SCOPE = "https://chappe.example/ns#scope";
     /// Owner of an entity, a literal.
     OWNER = "https://chappe.example/ns#owner";
+    /// Access rule of an entity in an export: `public`, `owner` or `readers`.
+    ACCESS = "https://chappe.example/ns#access";
+    /// A principal that may see an entity, in an export; a literal.
+    READER = "https://chappe.example/ns#reader";
+    /// Who may read an entity; a literal as of [`crate::Holder`]. Visible to those who may administer it, as the
+    /// next three, and in an export.
+    MAY_READ = "https://chappe.example/ns#mayRead";
+    /// Who may annotate an entity; in an export `nobody` if it is stated that nobody may.
+    MAY_ANNOTATE = "https://chappe.example/ns#mayAnnotate";
+    /// Who may change an entity.
+    MAY_WRITE = "https://chappe.example/ns#mayWrite";
+    /// Who may administer an entity.
+    MAY_ADMINISTER = "https://chappe.example/ns#mayAdminister";
     /// A device or virtual sensor has a stream.
     STREAM = "https://chappe.example/ns#stream";
     /// A stream is produced by a device or virtual sensor.
@@ -73,15 +88,6 @@ terms! {
     SERIAL_NUMBER = "https://chappe.example/ns#serialNumber";
     /// Name of a command that a virtual sensor's device accepts, a literal.
     COMMAND = "https://chappe.example/ns#command";
-    /// Who may read an entity; a literal as of [`crate::Holder`]. Visible to those who may administer it, as the
-    /// next three.
-    MAY_READ = "https://chappe.example/ns#mayRead";
-    /// Who may annotate an entity.
-    MAY_ANNOTATE = "https://chappe.example/ns#mayAnnotate";
-    /// Who may change an entity.
-    MAY_WRITE = "https://chappe.example/ns#mayWrite";
-    /// Who may administer an entity.
-    MAY_ADMINISTER = "https://chappe.example/ns#mayAdminister";
     /// Class of nodes.
     NODE_CLASS = "https://chappe.example/ns#Node";
     /// Class of devices.
@@ -92,8 +98,24 @@ terms! {
     STREAM_CLASS = "https://chappe.example/ns#Stream";
     /// Class of virtual sensors.
     VIRTUAL_SENSOR_CLASS = "https://chappe.example/ns#VirtualSensor";
+    /// Class of WSDL documents and schemas.
+    DOCUMENT_CLASS = "https://chappe.example/ns#Document";
+    /// The businessService of a device's service.
+    BUSINESS_SERVICE = "https://chappe.example/ns#businessService";
     /// Class of everything else.
     OTHER_CLASS = "https://chappe.example/ns#Other";
+    /// Class of pieces of metadata.
+    METADATA_CLASS = "https://chappe.example/ns#Metadata";
+    /// A piece of metadata is about this.
+    ABOUT = "https://chappe.example/ns#about";
+    /// The account that attached a piece, a literal.
+    AUTHOR = "https://chappe.example/ns#author";
+    /// What a piece states, an IRI.
+    METADATA_TYPE = "https://chappe.example/ns#metadataType";
+    /// The value of a piece that is no graph.
+    METADATA_VALUE = "https://chappe.example/ns#metadataValue";
+    /// When a piece was attached or last updated, an `xsd:dateTime`.
+    METADATA_DATE = "https://chappe.example/ns#metadataDate";
 }
 
 /// The property that states who has a right.
@@ -108,6 +130,11 @@ pub const fn right(right: crate::Right) -> NamedNodeRef<'static> {
     }
 }
 
+/// Terms that only a piece of metadata has, and only about itself: nobody says in another's name
+/// what they wrote.
+pub const RESERVED: [NamedNodeRef<'static>; 5] =
+    [ABOUT, AUTHOR, METADATA_TYPE, METADATA_VALUE, METADATA_DATE];
+
 /// The class an entity of `kind` is an instance of.
 #[must_use]
 pub const fn class(kind: crate::EntityKind) -> NamedNodeRef<'static> {
@@ -119,5 +146,8 @@ pub const fn class(kind: crate::EntityKind) -> NamedNodeRef<'static> {
         EntityKind::Stream => STREAM_CLASS,
         EntityKind::VirtualSensor => VIRTUAL_SENSOR_CLASS,
         EntityKind::Other => OTHER_CLASS,
+        EntityKind::Metadata => METADATA_CLASS,
+        EntityKind::Thing => td::THING,
+        EntityKind::Document => DOCUMENT_CLASS,
     }
 }

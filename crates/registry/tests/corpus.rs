@@ -1,6 +1,6 @@
 //! Goal: defects found by fuzzing stay fixed, and the fuzz target's checks hold on its seeds.
 //!
-//! Method: passes every file of `fuzz/corpus/uddi` to the fuzz target's function.
+//! Method: passes every file of `fuzz/corpus/uddi` and `fuzz/corpus/uddi_wsdl` to the fuzz target's function.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
 mod bounds;
@@ -8,8 +8,15 @@ mod bounds;
 mod corpus;
 #[path = "../../../fuzz/checks/uddi.rs"]
 mod uddi;
+#[path = "../../../fuzz/checks/uddi_wsdl.rs"]
+mod uddi_wsdl;
 
 #[test]
 fn uddi_corpus_passes() {
     corpus::replay("uddi", 11, uddi::check);
+}
+
+#[test]
+fn uddi_wsdl_corpus_passes() {
+    corpus::replay("uddi_wsdl", 11, uddi_wsdl::check);
 }

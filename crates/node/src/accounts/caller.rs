@@ -230,7 +230,11 @@ impl<'a> View<'a> {
                 let sensor = self.app.sensors.get(&entity.name);
                 sensor.is_some_and(|sensor| self.has_stream(&sensor.stream))
             }
-            EntityKind::Service | EntityKind::Other => {
+            EntityKind::Service
+            | EntityKind::Other
+            | EntityKind::Metadata
+            | EntityKind::Thing
+            | EntityKind::Document => {
                 let by_scope = |scope: &str| entity.scopes.iter().any(|it| is_in_scope(scope, it));
                 self.caller.rights.allow(self.role, "", by_scope)
             }

@@ -17,6 +17,7 @@ mod layers;
 mod max_bytes;
 mod sample;
 mod schema;
+mod signatures;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -38,6 +39,7 @@ pub use layers::{Flag, Layers, Loaded, Origin, Setting, load};
 pub use max_bytes::{Auto, MaxBytes};
 pub use sample::sample;
 pub use schema::{Key, exporter_schema, keys, schema, sensor_schema, wrapper_schema};
+pub use signatures::{SignatureMode, SignatureRules};
 
 /// The configuration of a node (node.toml).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -84,6 +86,8 @@ pub struct Config {
     pub log: Log,
     /// The registry.
     pub registry: RegistryRules,
+    /// Signed SOAP messages to the registry.
+    pub signatures: SignatureRules,
     /// Access for other nodes.
     pub exchange: Exchange,
     /// Links, which copy streams of other nodes to this node. Each is a separate table,
@@ -398,6 +402,7 @@ impl Default for Config {
             kad: Kad::default(),
             log: Log::default(),
             registry: RegistryRules::default(),
+            signatures: SignatureRules::default(),
             exchange: Exchange::default(),
             links: Vec::new(),
             #[cfg(feature = "dds")]

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use chappe_registry::oxrdf::Term;
 use chappe_registry::{
     DEFAULT_SEARCH_LIMIT, EntityKind, Interrupt, MAX_SEARCH_LIMIT, Search, SearchResult,
-    SparqlError, SparqlLimits,
+    SparqlError, SparqlLimits, vocabulary,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -107,7 +107,11 @@ pub(crate) struct Triple {
 impl Entity {
     pub(super) fn of(entity: chappe_registry::Entity) -> Self {
         let key = entity.key.clone();
-        let triples = entity.triples.iter();
+        // The bytes of a document are at /api/v1/registry/documents.
+        let is_shown = |triple: &&chappe_registry::oxrdf::Triple| {
+            triple.predicate != vocabulary::wsdl::CONTENT
+        };
+        let triples = entity.triples.iter().filter(is_shown);
         Self {
             kind: entity.kind.as_str(),
             name: entity.name,

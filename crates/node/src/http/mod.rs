@@ -10,6 +10,7 @@ mod create;
 mod dds;
 mod devices;
 mod directory;
+mod documents;
 mod entities;
 mod exchange;
 mod gsn;
@@ -32,11 +33,14 @@ mod routes;
 mod sensors;
 mod server;
 pub(crate) mod shapes;
+mod signed;
 mod streams;
+mod things;
 mod uddi;
 mod units;
 mod wrappers;
 mod write;
+mod wsdl;
 
 use std::sync::Arc;
 
@@ -65,7 +69,8 @@ pub(crate) fn routes() -> Routes {
             OPEN,
             uddi::describe_inquiry,
         )
-        .post(uddi::INQUIRY, "inquire_uddi", READ, uddi::inquire)
+        // Its handler checks the role: a signed message has its account inside.
+        .post(uddi::INQUIRY, "inquire_uddi", OPEN, uddi::inquire)
         .get(
             uddi::PUBLISH,
             "describe_uddi_publication",
@@ -80,6 +85,42 @@ pub(crate) fn routes() -> Routes {
         )
         // The token is in the message.
         .post(uddi::PUBLISH, "publish_uddi", OPEN, uddi::publish)
+        .get(wsdl::PATH, "describe_uddi_wsdl", OPEN, wsdl::describe)
+        // Its handler admits readers and publishers.
+        .post(wsdl::PATH, "use_uddi_wsdl", OPEN, wsdl::answer)
+        // A client learns from it what the other operations need.
+        .get(
+            "/.well-known/wot",
+            "describe_directory",
+            OPEN,
+            things::describe,
+        )
+        .get("/things", "list_things", restricted, things::list)
+        .post("/things", "register_thing", WRITE, things::register)
+        .get("/things/{id}", "get_thing", restricted, things::retrieve)
+        .put("/things/{id}", "put_thing", WRITE, things::put)
+        .patch("/things/{id}", "patch_thing", WRITE, things::patch)
+        .delete("/things/{id}", "remove_thing", WRITE, things::remove)
+        .get(
+            "/search/jsonpath",
+            "search_things",
+            restricted,
+            things::jsonpath,
+        )
+        .get("/search/sparql", "query_things", READ, things::sparql_get)
+        .post(
+            "/search/sparql",
+            "query_things_by_post",
+            READ,
+            things::sparql_post,
+        )
+        .get("/events", "follow_things", READ, things::all_events)
+        .get(
+            "/events/{type}",
+            "follow_things_by_type",
+            READ,
+            things::events,
+        )
         .under("/api/v1")
         .get(
             "/openapi.json",
@@ -135,6 +176,36 @@ pub(crate) fn routes() -> Routes {
             rights::show,
         )
         .put("/entities/{key}/rights", "set_rights", WRITE, rights::set)
+        .get(
+            "/registry/documents",
+            "list_documents",
+            READ,
+            documents::list,
+        )
+        .get(
+            "/registry/documents/{key}",
+            "get_document",
+            READ,
+            documents::one,
+        )
+        .put(
+            "/registry/documents/{key}",
+            "put_document",
+            WRITE,
+            documents::put,
+        )
+        .delete(
+            "/registry/documents/{key}",
+            "remove_document",
+            WRITE,
+            documents::delete,
+        )
+        .get(
+            "/registry/services",
+            "find_services",
+            READ,
+            documents::services,
+        )
         .get("/sparql", "query_registry", READ, entities::sparql_get)
         .post(
             "/sparql",
@@ -431,6 +502,10 @@ pub(crate) fn router(app: App) -> Router {
     router
         .merge(console::routes())
         .fallback(not_found)
+        .layer(axum::middleware::from_fn_with_state(
+            app.clone(),
+            signed::judge,
+        ))
         .layer(axum::middleware::from_fn(params::refuse_compressed))
         .layer(axum::middleware::from_fn_with_state(guard, guard::guard))
         .with_state(app)

@@ -7,8 +7,9 @@ use utoipa::OpenApi;
 
 use super::routes::{Restriction, Rule};
 use super::{
-    accounts, changes, completeness, create, dds, devices, directory, entities, exchange, gsn, kad,
-    links, live, node, publish, query, range, rights, sensors, streams, wrappers, write,
+    accounts, changes, completeness, create, dds, devices, directory, documents, entities,
+    exchange, gsn, kad, links, live, node, publish, query, range, rights, sensors, streams, things,
+    wrappers, write,
 };
 use crate::shared::App;
 
@@ -45,6 +46,11 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         publish::publish,
         publish::remove,
         changes::changes,
+        documents::list,
+        documents::one,
+        documents::put,
+        documents::delete,
+        documents::services,
         entities::sparql_get,
         entities::sparql_post,
         streams::list,
@@ -109,6 +115,18 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         gsn::sensors,
         gsn::sensor,
         gsn::data,
+        things::describe,
+        things::list,
+        things::register,
+        things::retrieve,
+        things::put,
+        things::patch,
+        things::remove,
+        things::jsonpath,
+        things::sparql_get,
+        things::sparql_post,
+        things::all_events,
+        things::events,
     ),
     // Schemas of parameters are not found by themselves.
     components(schemas(links::DeadLetterVerb))

@@ -102,6 +102,12 @@ pub(crate) enum EntityKind {
     VirtualSensor,
     /// Anything else.
     Other,
+    /// A piece of metadata.
+    Metadata,
+    /// A Thing Description of the directory of things.
+    Thing,
+    /// A WSDL document or a schema.
+    Document,
 }
 
 /// An element to write: a member for each field that has a value, of the type that the field has.

@@ -21,12 +21,15 @@ use chappe_registry::{Access, Publication};
 use chappe_transport::Hop;
 use chappe_xml::Limits;
 
+use super::guard::for_the_whole_node;
 use super::params;
 use super::parts;
 use super::publish::room;
+use super::signed::SignedBy;
 use crate::accounts::{Audit, AuditCharge, Caller, Change, Refusal};
 use crate::clock;
 use crate::permits::RequestKind;
+use crate::registrar::key_bits;
 use crate::shared::App;
 
 /// The path of inquiries.
@@ -54,19 +57,16 @@ pub(super) async fn describe_lang() -> Response {
 }
 
 fn describe(app: &App, headers: &HeaderMap, port: Port, path: &str) -> Response {
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
-    let own = app.identity.url();
-    let scheme = own.split("://").next().unwrap_or("http");
-    let base = host.map_or_else(|| own.clone(), |host| format!("{scheme}://{host}"));
-    soap(
-        StatusCode::OK,
-        message::wsdl(port, &format!("{base}{path}")),
-    )
+    let address = address(app, headers, path);
+    soap(StatusCode::OK, message::wsdl(port, &address))
 }
 
-fn soap(status: StatusCode, text: String) -> Response {
+/// The URL of a path, at the host that the client asked.
+pub(super) fn address(app: &App, headers: &HeaderMap, path: &str) -> String {
+    format!("{}{path}", parts::own_url(app, headers))
+}
+
+pub(super) fn soap(status: StatusCode, text: String) -> Response {
     (
         status,
         [(header::CONTENT_TYPE, "text/xml; charset=utf-8")],
@@ -75,19 +75,19 @@ fn soap(status: StatusCode, text: String) -> Response {
         .into_response()
 }
 
-fn faulty(text: String) -> Response {
+pub(super) fn faulty(text: String) -> Response {
     soap(StatusCode::INTERNAL_SERVER_ERROR, text)
 }
 
 /// The answer to a request that failed.
-fn failed(app: &App, error: &Error) -> Response {
+pub(super) fn failed(app: &App, error: &Error) -> Response {
     faulty(message::fault_text(message::fault(
         error,
         &app.identity.name,
     )))
 }
 
-fn limits(app: &App) -> Limits {
+pub(super) fn limits(app: &App) -> Limits {
     Limits {
         bytes: app.config.http.max_body_bytes as usize,
         expanded_bytes: TREE_BYTES_MAX,
@@ -96,7 +96,7 @@ fn limits(app: &App) -> Limits {
 }
 
 /// The body of a request.
-async fn read(app: &App, body: Body) -> Result<Bytes, Error> {
+pub(super) async fn read(app: &App, body: Body) -> Result<Bytes, Error> {
     params::body(app, body).await.map_err(|problem| {
         let code = match problem.status {
             413 => ErrorCode::MessageTooLarge,
@@ -107,7 +107,7 @@ async fn read(app: &App, body: Body) -> Result<Bytes, Error> {
 }
 
 /// Runs work on a thread that may block, with a permit of the caller.
-async fn run<T: Send + 'static>(
+pub(super) async fn run<T: Send + 'static>(
     app: &App,
     caller: &Caller,
     work: impl FnOnce(&App) -> T + Send + 'static,
@@ -124,8 +124,19 @@ async fn run<T: Send + 'static>(
     done.await.map_err(failed)
 }
 
-/// Answers an inquiry.
+/// Answers an inquiry. The caller of a signed one is known only here, so the role is checked here.
 pub(super) async fn inquire(State(app): State<App>, caller: Caller, body: Body) -> Response {
+    if let Err((reason, problem)) = for_the_whole_node(&caller, Role::Read) {
+        let (drops, detail) = (&app.observability.drops, problem.detail.clone());
+        drops.record(
+            Hop::Http,
+            reason,
+            caller.name(),
+            detail,
+            problem.hint.clone().map(String::from),
+        );
+        return problem.into_response();
+    }
     let answered = async {
         let bytes = read(&app, body).await?;
         let reader = caller.reader();
@@ -157,15 +168,16 @@ pub(super) async fn publish(State(app): State<App>, request: HttpRequest) -> Res
     let address = peer.map(|ConnectInfo(peer)| peer.ip());
     let caller = request.extensions().get::<Caller>();
     let caller = caller.cloned().unwrap_or_default();
+    let signer = request.extensions().get::<SignedBy>().cloned();
     let body = request.into_body();
     let of = app.clone();
     let running = tokio::spawn(async move {
         let bytes = read(&of, body).await?;
         let sender = caller.clone();
         let outcome = run(&of, &caller, move |app| {
-            change(app, &bytes, &sender, address)
-        })
-        .await?;
+            change(app, &bytes, &sender, address, signer)
+        });
+        let outcome = outcome.await?;
         Ok::<Response, Error>(outcome.complete(&of).await)
     });
     match running.await {
@@ -179,17 +191,17 @@ pub(super) async fn publish(State(app): State<App>, request: HttpRequest) -> Res
 }
 
 /// What became of a request for publication.
-struct Outcome {
+pub(super) struct Outcome {
     /// The text of the answer, or of a fault of the message.
-    answer: Result<Response, Error>,
+    pub(super) answer: Result<Response, Error>,
     /// The changes in flight.
-    publication: Option<Publication>,
+    pub(super) publication: Option<Publication>,
     /// The record for the audit stream, with what was taken for it of its account's share.
-    change: Option<(Change, Option<AuditCharge>)>,
+    pub(super) change: Option<(Change, Option<AuditCharge>)>,
 }
 
 impl Outcome {
-    fn refused(error: Error) -> Self {
+    pub(super) fn refused(error: Error) -> Self {
         Self {
             answer: Err(error),
             publication: None,
@@ -198,7 +210,7 @@ impl Outcome {
     }
 
     /// Waits until the changes are durable, and records them.
-    async fn complete(self, app: &App) -> Response {
+    pub(super) async fn complete(self, app: &App) -> Response {
         let mut answer = self.answer;
         if let Some(publication) = self.publication
             && let Err(error) = publication.await
@@ -219,7 +231,13 @@ impl Outcome {
 }
 
 /// Reads a message and runs its request, without waiting for the disk.
-fn change(app: &App, bytes: &[u8], sender: &Caller, address: Option<IpAddr>) -> Outcome {
+fn change(
+    app: &App,
+    bytes: &[u8],
+    sender: &Caller,
+    address: Option<IpAddr>,
+    signer: Option<SignedBy>,
+) -> Outcome {
     let operator = &app.identity.name;
     let received = message::receive(bytes, limits(app), Port::Publication, operator);
     let Message {
@@ -250,10 +268,11 @@ fn change(app: &App, bytes: &[u8], sender: &Caller, address: Option<IpAddr>) -> 
         };
     }
     // Without a token in the message, its sender is known by a token or a certificate of the connection.
+    let is_signed = signer.is_some();
     let is_sender = token.as_ref().is_none_or(|text| text.trim().is_empty());
     let token = token.and_then(|token| token.parse::<Token>().ok());
-    let caller = match publisher(app, token.as_ref()) {
-        Err(_) if is_sender && !sender.is_anonymous() => Ok(sender.clone()),
+    let caller = match publisher(app, token.as_ref(), signer) {
+        Err(_) if is_sender && !is_signed && !sender.is_anonymous() => Ok(sender.clone()),
         found => found,
     };
     let caller = match caller {
@@ -319,7 +338,7 @@ fn change(app: &App, bytes: &[u8], sender: &Caller, address: Option<IpAddr>) -> 
 }
 
 /// The account has used its share of the audit stream.
-fn no_audit_room(caller: &Caller, wait: Duration) -> Error {
+pub(super) fn no_audit_room(caller: &Caller, wait: Duration) -> Error {
     let detail = format!(
         "the changes of the account {:?} fill its share of the audit stream; retry in {} s",
         caller.name(),
@@ -334,20 +353,7 @@ fn save(
     caller: &Caller,
     request: &Request,
 ) -> Result<(Answer, Option<Publication>), Error> {
-    let seed = chappe_transport::seed();
-    let seed = seed.map_err(|error| Error::new(ErrorCode::Busy, error.to_string()))?;
-    let (start, step) = seed.split_at(16);
-    let bits = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte))
-    };
-    // Different keys for one request, from a random start with a random step.
-    let (mut next, step) = (bits(start), bits(step) | 1);
-    let mut random = || {
-        next = next.wrapping_add(step);
-        next
-    };
+    let mut random = key_bits().map_err(|error| Error::new(ErrorCode::Busy, error.to_string()))?;
     let unix_ms = clock::now().0 / 1_000_000;
     let name = caller.name();
     let publisher = Publisher::new(&app.registry, name, Access::Public, unix_ms, &mut random);
@@ -395,8 +401,15 @@ fn admit(
     Ok(Answer::AuthToken(token.reveal()))
 }
 
-/// The account of a token that get_authToken gave.
-fn publisher(app: &App, token: Option<&Token>) -> Result<Caller, Error> {
+/// The account that signed a message, or that of a token that get_authToken gave.
+pub(super) fn publisher(
+    app: &App,
+    token: Option<&Token>,
+    signer: Option<SignedBy>,
+) -> Result<Caller, Error> {
+    if let Some(SignedBy(caller)) = signer {
+        return Ok(caller);
+    }
     let found = token.ok_or(Refusal::Unknown);
     found
         .and_then(|token| app.accounts.publisher(token))
@@ -413,7 +426,7 @@ fn publisher(app: &App, token: Option<&Token>) -> Result<Caller, Error> {
 }
 
 /// Whether an account has the role that publishing entities needs, for the whole node.
-fn may_publish(caller: &Caller) -> Result<(), Error> {
+pub(super) fn may_publish(caller: &Caller) -> Result<(), Error> {
     if caller.reach(Role::Write) == Reach::All {
         return Ok(());
     }

@@ -322,6 +322,17 @@ pub(crate) fn set(
     Ok(())
 }
 
+/// Whether both sides have made an assertion.
+pub(crate) fn is_complete(graph: &Graph<'_>, assertion: &PublisherAssertion) -> bool {
+    let business = graph.find(assertion.from_key, UddiClass::Business);
+    let mut asserted = business
+        .map(|id| about(graph, id))
+        .unwrap_or_default()
+        .into_iter();
+    let found = asserted.find(|one| one.assertion == *assertion);
+    found.is_some_and(|one| one.status() == Some(CompletionStatus::Complete))
+}
+
 /// Whether a relationship is of the kind asked for: all three parts are equal.
 fn is_of_kind(reference: &KeyedReference, asked: Option<&KeyedReference>) -> bool {
     asked.is_none_or(|asked| reference == asked)

@@ -49,6 +49,8 @@ pub(crate) struct Draft<'a> {
     pub(crate) stamp: Stamp,
     /// The value sets that are checked.
     taxonomies: Option<&'a Taxonomies>,
+    /// Whether values have the keys that they had elsewhere, and may name what is yet to come.
+    is_restoring: bool,
     /// By key; `None`: removed.
     changes: BTreeMap<String, Option<Change>>,
     /// The changed children of each parent.
@@ -70,10 +72,31 @@ impl<'a> Draft<'a> {
             principal,
             stamp,
             taxonomies,
+            is_restoring: false,
             changes: BTreeMap::new(),
             by_parent: HashMap::new(),
             last_positions: HashMap::new(),
         }
+    }
+
+    /// A draft of an import: keys may be new, and references are not checked.
+    pub(crate) fn restoring(state: &'a State, principal: &'a Principal, stamp: Stamp) -> Self {
+        Self {
+            is_restoring: true,
+            ..Self::new(state, principal, stamp, None)
+        }
+    }
+
+    /// Whether a value may have this key: it is new in an import, or `own` finds it.
+    pub(crate) fn admit<T>(
+        &self,
+        key: impl Key,
+        own: impl FnOnce(&Self) -> Result<T, Error>,
+    ) -> Result<(), Error> {
+        if self.is_restoring && self.get(key).is_none() {
+            return Ok(());
+        }
+        own(self).map(|_| ())
     }
 
     /// The steps of the batch.
@@ -90,15 +113,79 @@ impl<'a> Draft<'a> {
     }
 
     fn get(&self, key: impl Key) -> Option<Entity> {
-        let iri = key.iri();
-        match self.changes.get(&iri) {
+        self.entity(&key.iri())
+    }
+
+    /// The entity with this key, as the request leaves it.
+    pub(crate) fn entity(&self, key: &str) -> Option<Entity> {
+        match self.changes.get(key) {
             Some(change) => change.as_ref().map(|change| change.entity.clone()),
             None => {
-                let entity = self.graph.state.get(&iri)?;
+                let entity = self.graph.state.get(key)?;
                 entity
                     .permits(self.principal, Right::Read)
                     .then_some(entity)
             }
+        }
+    }
+
+    /// The entities that the request publishes.
+    pub(crate) fn changed_entities(&self) -> impl Iterator<Item = &Entity> {
+        let changes = self.changes.values().flatten();
+        changes.map(|change| &change.entity)
+    }
+
+    /// Whether the request publishes or removes the entity.
+    pub(crate) fn is_changed(&self, key: &str) -> bool {
+        self.changes.contains_key(key)
+    }
+
+    /// Whether a binding refers to this tModel, as the request leaves it.
+    pub(crate) fn has_bindings_of(&self, key: TModelKey) -> bool {
+        let iri = key.iri();
+        let id = self.graph.state.dictionary.iri(&iri);
+        let stored = id
+            .map(|id| self.graph.bindings_of_tmodel(id))
+            .unwrap_or_default();
+        let mut stored = stored
+            .into_iter()
+            .map(|id| self.graph.state.dictionary.value(id));
+        let refers = |entity: &Entity| {
+            entity.types.iter().any(|name| name == uddi::BINDING_TYPE)
+                && entity.triples.iter().any(|triple| {
+                    let is_key =
+                        matches!(&triple.object, oxrdf::Term::NamedNode(it) if it.as_str() == iri);
+                    is_key && triple.predicate == uddi::TMODEL_KEY
+                })
+        };
+        stored.any(|key| !self.is_changed(key)) || self.changed_entities().any(refers)
+    }
+
+    /// Publishes a document.
+    pub(crate) fn put_document(&mut self, entity: Entity) -> Result<(), Error> {
+        self.put(entity, None)
+    }
+
+    /// Removes an entity that is no child of another.
+    pub(crate) fn remove_entity(&mut self, key: String) {
+        self.remove(key);
+    }
+
+    /// Publishes a tModel that is not hidden, unless it is there with this content.
+    pub(crate) fn put_changed_tmodel(
+        &mut self,
+        key: TModelKey,
+        tmodel: &TModel,
+    ) -> Result<(), Error> {
+        let known = self.get(key);
+        let is_same = known.as_ref().is_some_and(|known| {
+            let found = decode::tmodel(known);
+            known.permits(self.principal, Right::Write)
+                && found.is_some_and(|(found, is_hidden)| found == *tmodel && !is_hidden)
+        });
+        match is_same {
+            true => Ok(()),
+            false => self.put_tmodel(key, tmodel, false),
         }
     }
 
@@ -114,6 +201,14 @@ impl<'a> Draft<'a> {
         let key = entity.key.clone();
         let above = place.as_ref().and_then(|(parent, _)| self.rule(parent));
         let known = self.rule(&key);
+        let may_replace = self.changes.contains_key(&key)
+            || known
+                .as_ref()
+                .is_none_or(|known| known.permits(self.principal, Right::Write));
+        if !may_replace {
+            let detail = format!("the key {key} is not available");
+            return Err(Error::new(ErrorCode::InvalidKeyPassed, detail));
+        }
         if let (Some(above), Some(known)) = (&above, &known)
             && above.owner != known.owner
         {
@@ -220,6 +315,16 @@ impl<'a> Draft<'a> {
         self.children(&self.graph, service, UddiClass::Binding, Graph::bindings)
     }
 
+    /// Whether no entity has this key, not even a hidden one.
+    pub(crate) fn is_free(&self, key: &str) -> bool {
+        self.rule(key).is_none()
+    }
+
+    /// Whether the publisher may write the entity.
+    pub(crate) fn may_write(&self, entity: &Entity) -> bool {
+        entity.permits(self.principal, Right::Write)
+    }
+
     /// Checks that the publisher may write the entity.
     fn check_right(&self, entity: &Entity, kind: KeyType, key: impl Key) -> Result<(), Error> {
         if entity.permits(self.principal, Right::Write) {
@@ -292,13 +397,16 @@ impl<'a> Draft<'a> {
 
     /// Whether a service belongs to this business.
     pub(crate) fn is_service_of(&self, service: ServiceKey, business: BusinessKey) -> bool {
+        if self.is_restoring {
+            return true;
+        }
         let entity = self.get(service);
         let found = entity.as_ref().and_then(decode::service);
         found.is_some_and(|(found, _)| found.business_key == Some(business))
     }
 
     pub(crate) fn has_binding(&self, key: BindingKey) -> bool {
-        self.get(key).as_ref().and_then(decode::binding).is_some()
+        self.is_restoring || self.get(key).as_ref().and_then(decode::binding).is_some()
     }
 
     /// A tModel that exists, and that this publisher has not hidden.
@@ -319,8 +427,19 @@ impl<'a> Draft<'a> {
         Ok(tmodel)
     }
 
+    /// Checks that a reference names such a tModel.
+    pub(crate) fn check_reference(&self, key: TModelKey) -> Result<(), Error> {
+        match self.is_restoring {
+            true => Ok(()),
+            false => self.check_tmodel(key).map(|_| ()),
+        }
+    }
+
     /// Checks the tModels and the values of a bag.
     pub(crate) fn check_bag(&self, bag: &[KeyedReference], kind: BagOf) -> Result<(), Error> {
+        if self.is_restoring {
+            return Ok(());
+        }
         for key in bag.iter().filter_map(|reference| reference.tmodel_key) {
             let tmodel = self.check_tmodel(key)?;
             let mut kinds = tmodel.category_bag.iter();

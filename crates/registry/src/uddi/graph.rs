@@ -57,6 +57,10 @@ impl<'a> Graph<'a> {
         graph
     }
 
+    pub(crate) fn principal(&self) -> &Principal {
+        self.principal
+    }
+
     /// Counts what an answer reads; false once it has read as much as it may.
     pub(crate) fn charge(&self, bytes: usize) -> bool {
         match self.left.get() {

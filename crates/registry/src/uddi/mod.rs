@@ -35,20 +35,21 @@
 mod assertion;
 mod canonical;
 mod decode;
-mod draft;
+pub(crate) mod draft;
 mod encode;
 mod error;
 mod filter;
-mod find;
+pub(crate) mod find;
 mod get;
-mod graph;
+pub(crate) mod graph;
 mod key;
-mod limits;
+pub(crate) mod limits;
 pub mod message;
 mod name;
 mod publisher;
 mod qualifier;
-mod save;
+pub(crate) mod restore;
+pub(crate) mod save;
 mod select;
 mod taxonomy;
 mod value;
@@ -68,6 +69,7 @@ pub use graph::MAX_ANSWER_BYTES;
 pub use key::{
     BindingKey, BusinessKey, GENERAL_KEYWORDS, Key, RELATIONSHIPS, ServiceKey, TModelKey, TYPES,
 };
+pub(crate) use key::{random_uuid, uuid_iri};
 pub use limits::{
     MAX_ADDRESS_LINE_CHARACTERS, MAX_CHILDREN, MAX_ELEMENTS, MAX_NAME_CHARACTERS,
     MAX_PHONE_CHARACTERS, MAX_SORT_CODE_CHARACTERS, MAX_TEXT_CHARACTERS,
@@ -114,7 +116,10 @@ pub struct Inquiry {
 
 impl Inquiry {
     /// Runs an inquiry, whose answer has a limit.
-    fn ask<T>(&self, run: impl FnOnce(&Graph<'_>) -> Result<T, Error>) -> Result<T, Error> {
+    pub(crate) fn ask<T>(
+        &self,
+        run: impl FnOnce(&Graph<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let graph = Graph::limited(&self.state, &self.principal);
         let answer = run(&graph);
         // Beyond the limit everything looks as if it did not exist.

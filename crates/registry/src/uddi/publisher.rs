@@ -4,7 +4,7 @@ use chappe_identity::Principal;
 
 use super::assertion::{self, AssertionStatus, CompletionStatus};
 use super::draft::Draft;
-use super::encode::{Stamp, timestamp};
+use super::encode::Stamp;
 use super::error::{Error, ErrorCode};
 use super::find::{BusinessInfo, TModelInfo, business_info};
 use super::graph::Graph;
@@ -16,6 +16,7 @@ use super::{Owned, save};
 use crate::access::Access;
 use crate::limits::Room;
 use crate::registry::{Publication, Registry};
+use crate::time::timestamp;
 use crate::uddi_keys::UddiClass;
 use crate::vocabulary::uddi;
 
@@ -118,7 +119,7 @@ impl<'a> Publisher<'a> {
     }
 
     /// Runs a request: all its changes, or none.
-    fn run<T>(
+    pub(crate) fn run<T>(
         &mut self,
         count: usize,
         mut step: impl FnMut(&mut Draft<'_>, &mut save::Random<'_>) -> Result<T, Error>,

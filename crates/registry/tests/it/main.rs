@@ -1,15 +1,18 @@
 //! The integration tests of `chappe-registry` in one program: linking one takes seconds.
 
 mod access;
+mod exchange;
 mod full_disk;
 mod hostile;
 mod iris;
 mod join_order;
 mod journal;
 mod many_rules;
+mod metadata;
 mod model;
 mod power_loss;
 mod room;
 mod search;
 mod uddi;
 mod watch;
+mod wsdl;

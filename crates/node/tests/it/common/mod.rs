@@ -173,6 +173,19 @@ impl Operated {
         send(&self.node, method, path, &fields, body.as_bytes()).await
     }
 
+    /// Sends a request with these bytes as the operator.
+    pub(crate) async fn change_bytes(&self, method: &str, path: &str, body: &[u8]) -> Answer {
+        let credential = format!("Bearer {}", self.token);
+        send(
+            &self.node,
+            method,
+            path,
+            &[("Authorization", &credential)],
+            body,
+        )
+        .await
+    }
+
     /// Adds an account and returns its token.
     pub(crate) async fn account(&self, name: &str, roles: &[&str]) -> String {
         let body = json!({"name": name, "roles": roles});
@@ -245,7 +258,8 @@ impl Live {
     /// Opens it with the token of an account.
     pub(crate) async fn open_as(node: &Node, query: &str, token: &str) -> Self {
         let field = format!("Authorization: Bearer {token}\r\n");
-        let opened = Self::open_with(node, query, &field).await;
+        let path = format!("/api/v1/live?{query}");
+        let opened = Self::open_path(node, &path, &field).await;
         opened.expect("it is let in")
     }
 
@@ -255,12 +269,18 @@ impl Live {
         query: &str,
         last_event: Option<&str>,
     ) -> Option<Self> {
-        let last = last_event.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
-        Self::open_with(node, query, &last).await
+        Self::try_open_at(node, &format!("/api/v1/live?{query}"), last_event).await
     }
 
-    async fn open_with(node: &Node, query: &str, fields: &str) -> Option<Self> {
-        Self::open_path(node, &format!("/api/v1/live?{query}"), fields).await
+    /// Opens another stream of events.
+    pub(crate) async fn open_at(node: &Node, path: &str, last_event: Option<&str>) -> Self {
+        let opened = Self::try_open_at(node, path, last_event).await;
+        opened.expect("it is let in")
+    }
+
+    async fn try_open_at(node: &Node, path: &str, last_event: Option<&str>) -> Option<Self> {
+        let last = last_event.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
+        Self::open_path(node, path, &last).await
     }
 
     /// Opens a stream of events at a path, with these header fields.

@@ -9,13 +9,13 @@
 
 mod answer;
 mod call;
-mod read;
+pub(crate) mod read;
 mod request;
 mod schema;
-mod write;
+pub(crate) mod write;
 
 use chappe_soap::v1_1::{self, Envelope, Fault, FaultCode};
-use chappe_xml::Limits;
+use chappe_xml::{Element, Limits};
 
 pub use answer::Answer;
 pub use request::{GENERIC, Message, NAMESPACE, Port, Request};
@@ -34,7 +34,21 @@ pub fn receive(
     port: Port,
     operator: &str,
 ) -> Result<Message, Fault> {
-    let client = |error: &Error| report(FaultCode::Client, error, operator);
+    let body = body(document, limits, operator)?;
+    read::message(&body, port).map_err(|error| client_fault(&error, operator))
+}
+
+/// The fault of a request that its sender has to change.
+pub(crate) fn client_fault(error: &Error, operator: &str) -> Fault {
+    report(FaultCode::Client, error, operator)
+}
+
+/// Reads an envelope; returns what is in its body.
+///
+/// # Errors
+/// The fault to answer with.
+pub(crate) fn body(document: &[u8], limits: Limits, operator: &str) -> Result<Element, Fault> {
+    let client = |error: &Error| client_fault(error, operator);
     let envelope = Envelope::parse(document, limits).map_err(|error| match error {
         chappe_soap::Error::VersionMismatch => Fault {
             code: FaultCode::VersionMismatch,
@@ -54,7 +68,7 @@ pub fn receive(
             detail: Vec::new(),
         });
     }
-    read::message(&envelope.body, port).map_err(|error| client(&error))
+    Ok(envelope.body)
 }
 
 /// The fault of a request that failed.
