@@ -26,8 +26,8 @@ pub(crate) use account::{
 pub(crate) use device::{Device, DeviceExclude, DeviceInclude, DeviceReplace, DeviceRun};
 pub(crate) use link::{DeadLetters, Link, LinkAdd, LinkList, LinkRemove, LinkShow, Resend};
 pub(crate) use registry::{
-    RegistryFind, RegistryPublish, RegistryQuery, RegistryRemove, RegistryShow, RegistrySubscribe,
-    RegistryVerb,
+    RegistryAnnotate, RegistryAnnotations, RegistryExport, RegistryFind, RegistryImport,
+    RegistryPublish, RegistryQuery, RegistryRemove, RegistryShow, RegistrySubscribe, RegistryVerb,
 };
 pub(crate) use sensor::{DescriptorFormat, Import, ImportGsn, Sensor, SensorCall, SensorConvert};
 pub(crate) use stream::{
@@ -137,7 +137,7 @@ pub(crate) enum Command {
         after_help = "Examples:\n  chappe wrapper try wrappers/climate.toml\n  chappe wrapper list"
     )]
     Wrapper(Wrapper),
-    /// Find, show, publish, remove and follow entities of a node's registry.
+    /// Find, publish, annotate and follow what a node's registry holds; export and import it.
     #[command(
         subcommand,
         after_help = "Examples:\n  chappe registry find pulse\n  chappe registry publish http://example.com/pump-7 'Pump 7' --turtle pump.ttl"

@@ -4,7 +4,10 @@
 //! Readers use a snapshot of memory and never wait for writers. Many changes may be in flight, so
 //! one sync of the journal commits them all.
 
-use std::collections::{BTreeMap, HashMap};
+mod room;
+mod statistics;
+
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +25,9 @@ use crate::pending::Pending;
 use crate::record::{Record, Step};
 use crate::rights::{OwnedRule, Right};
 use crate::state::State;
+pub use statistics::Statistics;
+
+use room::{Amount, Taken};
 
 /// Records read from the journal at a time.
 const READ_BATCH: usize = 256;
@@ -110,29 +116,6 @@ impl Writer {
             conflicts: self.conflicts,
         }
     }
-}
-
-/// Size and state of the registry.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
-    /// Entities.
-    pub entities: usize,
-    /// Triples, counted once for each entity that brings them.
-    pub triples: usize,
-    /// Distinct terms.
-    pub terms: usize,
-    /// Bytes of the entities, as [`Entity::counted_bytes`] counts them.
-    pub bytes: usize,
-    /// Distinct access rules.
-    pub access_groups: usize,
-    /// Bytes of the indexes and the dictionary, computed from their capacities.
-    pub memory_bytes: usize,
-    /// Position of the last change in memory.
-    pub revision: u64,
-    /// Records in the journal since its newest snapshot started.
-    pub records_since_snapshot: u64,
-    /// Number of changes that the feed no longer remembers.
-    pub feed_forgotten: u64,
 }
 
 impl Registry {
@@ -431,36 +414,6 @@ impl Registry {
         writer.bytes_since_snapshot = 0;
         Ok(())
     }
-
-    /// The number of an owner's entities.
-    #[must_use]
-    pub fn entities_of(&self, owner: &str) -> usize {
-        self.inner.snapshot_of_memory().owned_by(owner).0
-    }
-
-    /// Bytes of the entities of an owner, as [`Entity::counted_bytes`] counts them.
-    #[must_use]
-    pub fn bytes_of(&self, owner: &str) -> usize {
-        self.inner.snapshot_of_memory().owned_by(owner).1
-    }
-
-    /// Sizes and counters.
-    #[must_use]
-    pub fn statistics(&self) -> Statistics {
-        let state = self.snapshot();
-        let records_since_snapshot = self.inner.writer().since_snapshot;
-        Statistics {
-            entities: state.len(),
-            triples: state.triples(),
-            terms: state.terms(),
-            bytes: state.bytes(),
-            access_groups: state.access_groups(),
-            memory_bytes: state.memory_bytes(),
-            revision: self.inner.feed.last(),
-            records_since_snapshot,
-            feed_forgotten: self.inner.feed.forgotten(),
-        }
-    }
 }
 
 impl std::fmt::Debug for Registry {
@@ -471,126 +424,7 @@ impl std::fmt::Debug for Registry {
     }
 }
 
-/// Entities of one owner, or of all.
-#[derive(Clone, Copy, Debug, Default)]
-struct Amount {
-    entities: usize,
-    bytes: usize,
-}
-
-impl Amount {
-    fn add(&mut self, other: Self) {
-        self.entities += other.entities;
-        self.bytes += other.bytes;
-    }
-
-    fn remove(&mut self, other: Self) {
-        self.entities = self.entities.saturating_sub(other.entities);
-        self.bytes = self.bytes.saturating_sub(other.bytes);
-    }
-}
-
-/// Room for entities in flight; dropping it frees the room, which the entities in memory take from then on.
-struct Taken {
-    inner: Arc<Inner>,
-    by_owner: BTreeMap<String, Amount>,
-}
-
-impl Drop for Taken {
-    fn drop(&mut self) {
-        let mut in_flight = self.inner.in_flight();
-        for (owner, amount) in &self.by_owner {
-            if let Some(held) = in_flight.get_mut(owner) {
-                held.remove(*amount);
-                if held.entities == 0 {
-                    in_flight.remove(owner);
-                }
-            }
-        }
-    }
-}
-
 impl Inner {
-    fn in_flight(&self) -> MutexGuard<'_, HashMap<String, Amount>> {
-        self.in_flight
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes the room for what a record publishes, as long as it is in flight. What the record
-    /// replaces or removes makes room at once.
-    fn take_room(self: &Arc<Self>, record: &Record, room: &Room) -> Result<Option<Taken>, Error> {
-        let mut by_owner: BTreeMap<String, Amount> = BTreeMap::new();
-        let mut published = Amount::default();
-        for entity in record.published() {
-            let amount = Amount {
-                entities: 1,
-                bytes: entity.counted_bytes(),
-            };
-            by_owner
-                .entry(entity.owner.clone())
-                .or_default()
-                .add(amount);
-            published.add(amount);
-        }
-        if by_owner.is_empty() {
-            return Ok(None);
-        }
-        let state = self.snapshot_of_memory();
-        let (mut freed, mut freed_by_owner) = (0, HashMap::<String, Amount>::new());
-        for key in record.keys() {
-            if let Some((rule, _)) = state.rule_of(key) {
-                let bytes = state.bytes_at(key);
-                freed += bytes;
-                let amount = Amount { entities: 1, bytes };
-                freed_by_owner.entry(rule.owner).or_default().add(amount);
-            }
-        }
-        let mut in_flight = self.in_flight();
-        for (owner, amount) in &by_owner {
-            let (entities, bytes) = state.owned_by(owner);
-            let mut used = in_flight.get(owner).copied().unwrap_or_default();
-            used.add(Amount { entities, bytes });
-            let mut after = used;
-            after.remove(freed_by_owner.get(owner).copied().unwrap_or_default());
-            after.add(*amount);
-            // An entity may always become smaller.
-            if after.bytes > room.owner_bytes && after.bytes > used.bytes {
-                return Err(Error::NoRoom {
-                    whose: format!("the entities of {owner:?}"),
-                    bytes: after.bytes,
-                    limit: room.owner_bytes,
-                    is_owners: true,
-                });
-            }
-            if after.entities > room.owner_entities && after.entities > used.entities {
-                return Err(Error::TooManyEntities {
-                    owner: owner.clone(),
-                    entities: after.entities,
-                    limit: room.owner_entities,
-                });
-            }
-        }
-        let used = state.bytes() + in_flight.values().map(|held| held.bytes).sum::<usize>();
-        let bytes = used.saturating_sub(freed) + published.bytes;
-        if bytes > room.total_bytes && bytes > used {
-            return Err(Error::NoRoom {
-                whose: "all entities".to_owned(),
-                bytes,
-                limit: room.total_bytes,
-                is_owners: false,
-            });
-        }
-        for (owner, amount) in &by_owner {
-            in_flight.entry(owner.clone()).or_default().add(*amount);
-        }
-        drop(in_flight);
-        Ok(Some(Taken {
-            inner: Arc::clone(self),
-            by_owner,
-        }))
-    }
-
     fn writer(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,5 +1,7 @@
 //! A client of a node's REST interface.
 
+mod transfer;
+
 use std::time::Duration;
 
 use chappe_transport::tls;

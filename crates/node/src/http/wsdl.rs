@@ -233,6 +233,7 @@ fn publish<T>(
     let publisher = Publisher::new(&app.registry, caller.name(), access, unix_ms, &mut bits);
     request(
         &mut publisher
+            .acting_as(caller.reader())
             .within(room(app, caller))
             .checking(&app.taxonomies),
     )

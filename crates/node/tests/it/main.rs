@@ -31,6 +31,7 @@ mod replacement_rule;
 mod rest;
 mod restart;
 mod retention;
+mod rights;
 mod roles;
 mod sensor_commands;
 mod sensor_drops;
