@@ -296,6 +296,12 @@ pub(super) async fn remove(
         .registry
         .get(&key, &caller.reader())
         .ok_or_else(unknown)?;
+    if entity.kind == EntityKind::Document && entity.owner != NODE_OWNER {
+        let detail = "a document is removed with its tModels and services";
+        let problem = Problem::new(StatusCode::CONFLICT, detail);
+        let hint = "DELETE /api/v1/registry/documents/{key}";
+        return Err(problem.hint(hint).into_response());
+    }
     // Those of the node come back, or mislead until they do; a stream is removed with its elements.
     if entity.owner == NODE_OWNER || entity.kind == EntityKind::Stream {
         let owner = entity.owner;
