@@ -335,6 +335,8 @@ fn relative_to(file: &Path, key: &Key, value: Value) -> Value {
             | "exporters_directory"
             | "rules_directory"
             | "registry.taxonomies_directory"
+            | "registry.postgres.password_file"
+            | "registry.postgres.authorities"
             | "http.tls.certificate"
             | "http.tls.key"
             | "http.tls.client_authorities"

@@ -28,6 +28,7 @@ mod problem;
 mod publish;
 mod query;
 mod range;
+mod registry_file;
 mod routes;
 mod sensors;
 mod server;
@@ -197,6 +198,18 @@ pub(crate) fn routes() -> Routes {
             "find_services",
             READ,
             documents::services,
+        )
+        .get(
+            "/registry/export",
+            "export_registry",
+            READ,
+            registry_file::export,
+        )
+        .post(
+            "/registry/import",
+            "import_registry",
+            ADMINISTER,
+            registry_file::import,
         )
         .get("/sparql", "query_registry", READ, entities::sparql_get)
         .post(

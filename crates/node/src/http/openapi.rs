@@ -8,8 +8,8 @@ use utoipa::OpenApi;
 use super::routes::{Restriction, Rule};
 use super::{
     accounts, changes, completeness, create, dds, devices, directory, documents, entities,
-    exchange, gsn, kad, links, live, node, publish, query, range, sensors, streams, things,
-    wrappers, write,
+    exchange, gsn, kad, links, live, node, publish, query, range, registry_file, sensors, streams,
+    things, wrappers, write,
 };
 use crate::shared::App;
 
@@ -49,6 +49,8 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         documents::put,
         documents::delete,
         documents::services,
+        registry_file::export,
+        registry_file::import,
         entities::sparql_get,
         entities::sparql_post,
         streams::list,

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use chappe_registry::oxrdf::{BlankNode, Literal, NamedNode, NamedOrBlankNode, Term};
-use chappe_registry::{EntityKind, Error, Principal, Room, triples_from_turtle};
+use chappe_registry::{EntityKind, Error, JournalError, Principal, Room, triples_from_turtle};
 use chappe_transport::Hop;
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -19,7 +19,7 @@ use super::problem::{Problem, code};
 use super::shapes::EntityKind as EntityKindShape;
 use super::write::busy::{busy, with_pause};
 use crate::accounts::{Caller, Unchanged};
-use crate::registrar::{NODE_OWNER, OWN_KEYS};
+use crate::registrar::{OWN_KEYS, Registrar};
 use crate::shared::App;
 
 /// Kinds that clients publish; the others exist when the node has them.
@@ -264,7 +264,7 @@ pub(super) async fn remove(
         .ok_or_else(unknown)?;
     // Those of the node come back, or mislead until they do; a stream is removed with its elements.
     let may_remove = caller.administers() || entity.owner == caller.name();
-    if !may_remove || entity.owner == NODE_OWNER || entity.kind == EntityKind::Stream {
+    if !may_remove || Registrar::is_node(&entity.owner) || entity.kind == EntityKind::Stream {
         let owner = entity.owner;
         let error = Error::NotOwner { key, owner };
         return Err(registry_problem(&error).into_response());
@@ -292,6 +292,9 @@ pub(super) fn registry_problem(error: &Error) -> Problem {
                     .hint("remove entities, or raise the share of bytes: chappe account share"),
                 false => problem.hint("remove entities, or raise registry.max_bytes"),
             }
+        }
+        Error::Journal(JournalError::Away(_) | JournalError::Moved { .. }) => {
+            Problem::unavailable(text).hint("GET /ready shows whether the registry accepts changes")
         }
         error if error.is_transient() => Problem::new(StatusCode::INSUFFICIENT_STORAGE, text),
         _ => Problem::unavailable(text).hint("GET /ready shows whether the registry accepts data"),
