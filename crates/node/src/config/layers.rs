@@ -337,6 +337,7 @@ fn relative_to(file: &Path, key: &Key, value: Value) -> Value {
             | "registry.taxonomies_directory"
             | "registry.postgres.password_file"
             | "registry.postgres.authorities"
+            | "registry.ontologies_directory"
             | "http.tls.certificate"
             | "http.tls.key"
             | "http.tls.client_authorities"

@@ -329,6 +329,10 @@ pub struct RegistryRules {
     /// `accounts.bytes_percent`; one more entity is refused with status 507.
     #[schemars(range(min = 1_048_576, max = 4_294_967_295_u64), extend("x-unit" = "bytes"))]
     pub max_bytes: u32,
+    /// Number of entities of which one account may publish `accounts.bytes_percent`; one more is refused with
+    /// status 507. `registry.max_bytes` limits all of them together.
+    #[schemars(range(min = 100, max = 100_000_000))]
+    pub max_entities: u32,
     /// Where changes are recorded: `log`, in the data directory; `memory`, nowhere, so that the registry is
     /// empty after each start; or `postgres`, in a database that several nodes share (docs/stores.md).
     pub store: RegistryStore,
@@ -338,6 +342,11 @@ pub struct RegistryRules {
     /// UUID of its tModel and has one value in each line. Relative to this file.
     #[schemars(length(min = 1))]
     pub taxonomies_directory: PathBuf,
+    /// Directory of ontologies (*.ttl, *.nt, *.rdf, *.owl), read at the start: up to 64, each up to 10,000
+    /// triples. Searches and queries with `inferred` follow their subclasses and subproperties. Relative to
+    /// this file.
+    #[schemars(length(min = 1))]
+    pub ontologies_directory: PathBuf,
 }
 
 /// Where the changes of the registry are recorded.
@@ -373,9 +382,11 @@ impl Default for RegistryRules {
     fn default() -> Self {
         Self {
             max_bytes: 256 << 20,
+            max_entities: 200_000,
             store: RegistryStore::default(),
             postgres: Postgres::default(),
             taxonomies_directory: "taxonomies".into(),
+            ontologies_directory: "ontologies".into(),
         }
     }
 }

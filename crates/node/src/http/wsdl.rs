@@ -2,28 +2,28 @@
 //!
 //! Requests and answers are those of [`chappe_registry::wsdl::message`]; their WSDL describes them, not the OpenAPI
 //! document. A change needs a token of get_authToken, as publication over UDDI does; it has the same faults, limits and
-//! records, and a signature can take the token's place. An inquiry needs the role `read`: of the token in the message if there is one, else of the HTTP request.
+//! records, and a signature can take the token's place. An inquiry needs the role `read`: of the token in the message
+//! if there is one, else of the HTTP request.
 
 use std::net::{IpAddr, SocketAddr};
 
 use axum::extract::{ConnectInfo, Request as HttpRequest, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use chappe_identity::{Reach, Role, Token};
+use chappe_identity::{Reach, Role};
 use chappe_registry::uddi::message::fault_text;
 use chappe_registry::uddi::{Error, ErrorCode, Publisher};
 use chappe_registry::wsdl::NewDocument;
 use chappe_registry::wsdl::message::{self, Add, Answer, Message, Request};
-use chappe_registry::{Access, Publication};
+use chappe_registry::{Access, Publication, Right};
 use chappe_transport::Hop;
 
 use super::publish::room;
-use super::signed::SignedBy;
 use super::uddi::{self, Outcome};
 use crate::accounts::{Audit, Caller, Change};
 use crate::clock;
 use crate::documents::{self, Collected, media_type_of};
-use crate::registrar::{OWN_KEYS, key_bits};
+use crate::registrar::{NODE_OWNER, OWN_KEYS, key_bits};
 use crate::shared::App;
 
 /// The path of the port.
@@ -41,7 +41,6 @@ pub(super) async fn answer(State(app): State<App>, request: HttpRequest) -> Resp
     let address = peer.map(|ConnectInfo(peer)| peer.ip());
     let caller = request.extensions().get::<Caller>();
     let caller = caller.cloned().unwrap_or_default();
-    let signer = request.extensions().get::<SignedBy>().cloned();
     let body = request.into_body();
     let of = app.clone();
     let running = tokio::spawn(async move {
@@ -50,7 +49,7 @@ pub(super) async fn answer(State(app): State<App>, request: HttpRequest) -> Resp
         match uddi::run(&of, &caller, read).await? {
             Err(fault) => Ok(uddi::faulty(fault_text(fault))),
             Ok(message) if message.request.is_change() => {
-                let outcome = change(&of, message, address, signer).await?;
+                let outcome = change(&of, message, &caller, address).await?;
                 Ok(outcome.complete(&of).await)
             }
             Ok(message) => inquire(&of, caller, message).await,
@@ -67,8 +66,8 @@ pub(super) async fn answer(State(app): State<App>, request: HttpRequest) -> Resp
 }
 
 async fn inquire(app: &App, caller: Caller, message: Message) -> Result<Response, Error> {
-    let caller = match message.token.as_ref() {
-        Some(token) => uddi::publisher(app, token.parse::<Token>().ok().as_ref(), None)?,
+    let caller = match message.token.as_deref() {
+        Some(token) => uddi::publisher(app, Some(token), &caller)?,
         None => caller,
     };
     if caller.reach(Role::Read) != Reach::All {
@@ -88,16 +87,15 @@ async fn inquire(app: &App, caller: Caller, message: Message) -> Result<Response
 async fn change(
     app: &App,
     message: Message,
+    sender: &Caller,
     address: Option<IpAddr>,
-    signer: Option<SignedBy>,
 ) -> Result<Outcome, Error> {
     let Message {
         name,
         token,
         request,
     } = message;
-    let token = token.and_then(|token| token.parse::<Token>().ok());
-    let caller = uddi::publisher(app, token.as_ref(), signer)?;
+    let caller = uddi::publisher(app, token.as_deref(), sender)?;
     let record = |subject: String| Change {
         account: caller.name().to_owned(),
         address,
@@ -209,7 +207,7 @@ pub(super) async fn add_document(
     let Collected { documents, unread } = documents::collect(app, address, first).await?;
     let (of, business) = (caller.clone(), add.business);
     let saved = uddi::run(app, caller, move |app| {
-        publish(app, &of, |publisher| {
+        publish(app, &of, of.name(), |publisher| {
             publisher.put_documents(&documents, business)
         })
     });
@@ -217,25 +215,33 @@ pub(super) async fn add_document(
     Ok((Answer::Added(saved.value, unread), saved.publication))
 }
 
-/// Removes a document of the caller.
+/// Removes a document, in its owner's name if the caller has the right to change it.
 pub(super) fn remove(app: &App, caller: &Caller, key: &str) -> Result<Option<Publication>, Error> {
+    let reader = caller.reader();
+    let document = app.registry.get(key, &reader);
+    let changeable =
+        document.filter(|known| known.owner != NODE_OWNER && known.permits(&reader, Right::Write));
+    let owner = changeable.map_or_else(|| caller.name().to_owned(), |known| known.owner);
     let keys = [key.to_owned()];
-    let removed = publish(app, caller, |publisher| publisher.remove_documents(&keys))?;
+    let removed = publish(app, caller, &owner, |publisher| {
+        publisher.remove_documents(&keys)
+    })?;
     Ok(removed.publication)
 }
 
-/// Runs a request in the name of the caller, within its share.
+/// Runs a request in the name of `owner`, within the share of the caller.
 fn publish<T>(
     app: &App,
     caller: &Caller,
+    owner: &str,
     request: impl FnOnce(&mut Publisher<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let mut bits = key_bits().map_err(|error| Error::new(ErrorCode::Busy, error.to_string()))?;
     let unix_ms = clock::now().0 / 1_000_000;
-    let access = Access::Public;
-    let publisher = Publisher::new(&app.registry, caller.name(), access, unix_ms, &mut bits);
+    let publisher = Publisher::new(&app.registry, owner, Access::Public, unix_ms, &mut bits);
     request(
         &mut publisher
+            .acting_as(caller.reader())
             .within(room(app, caller))
             .checking(&app.taxonomies),
     )
