@@ -1,11 +1,13 @@
 //! Goal: defects found by fuzzing stay fixed, and the fuzz target's checks hold on its seeds.
 //!
-//! Method: passes every file of `fuzz/corpus/uddi` and `fuzz/corpus/uddi_wsdl` to the fuzz target's function.
+//! Method: passes every file of `fuzz/corpus/uddi`, `uddi_wsdl` and `thing` to the fuzz target's function.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
 mod bounds;
 #[path = "../../../fuzz/checks/corpus.rs"]
 mod corpus;
+#[path = "../../../fuzz/checks/thing.rs"]
+mod thing;
 #[path = "../../../fuzz/checks/uddi.rs"]
 mod uddi;
 #[path = "../../../fuzz/checks/uddi_wsdl.rs"]
@@ -19,4 +21,9 @@ fn uddi_corpus_passes() {
 #[test]
 fn uddi_wsdl_corpus_passes() {
     corpus::replay("uddi_wsdl", 11, uddi_wsdl::check);
+}
+
+#[test]
+fn thing_corpus_passes() {
+    corpus::replay("thing", 5, thing::check);
 }

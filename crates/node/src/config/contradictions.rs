@@ -168,22 +168,15 @@ fn signatures(config: &Config, settings: &[Setting]) -> Option<Problem> {
     let rules = &config.signatures;
     let is_empty = |path: &std::path::Path| path.as_os_str().is_empty();
     let (at_key, message) = match (is_empty(&rules.certificate), is_empty(&rules.key)) {
-        (false, true) => (
-            "signatures.key",
-            "signatures.certificate is set without its key",
-        ),
-        (true, false) => (
-            "signatures.certificate",
-            "signatures.key is set without its certificate",
-        ),
+        (false, true) => ("signatures.certificate", "signatures.key is not set"),
+        (true, false) => ("signatures.key", "signatures.certificate is not set"),
         _ if rules.are_used() && is_empty(&rules.authorities) => (
             "signatures.authorities",
-            "signatures count at an interface, but no authority is trusted",
+            "signatures count at an interface, but whom to trust is not set",
         ),
         _ => return None,
     };
-    let hint =
-        "set authorities under [signatures], and certificate and key together or none of them";
+    let hint = "set authorities under [signatures]; certificate and key together, or none of them";
     Some(at(settings, at_key, message.to_owned(), hint))
 }
 

@@ -170,13 +170,6 @@ pub(crate) fn routes() -> Routes {
             changes::changes,
         )
         .get(
-            "/entities/{key}/rights",
-            "get_rights",
-            restricted,
-            rights::show,
-        )
-        .put("/entities/{key}/rights", "set_rights", WRITE, rights::set)
-        .get(
             "/registry/documents",
             "list_documents",
             READ,
@@ -206,6 +199,13 @@ pub(crate) fn routes() -> Routes {
             READ,
             documents::services,
         )
+        .get(
+            "/entities/{key}/rights",
+            "get_rights",
+            restricted,
+            rights::show,
+        )
+        .put("/entities/{key}/rights", "set_rights", WRITE, rights::set)
         .get("/sparql", "query_registry", READ, entities::sparql_get)
         .post(
             "/sparql",

@@ -262,7 +262,7 @@ pub(crate) struct DdsReader {
     end: DdsEnd,
     /// Samples received.
     received: u64,
-    /// Lost samples: gaps after the first number of each writer.
+    /// Lost samples: gaps after the first number of each writer, and all numbers before it if the reader was full.
     lost: u64,
 }
 

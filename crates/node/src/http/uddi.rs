@@ -25,7 +25,6 @@ use super::guard::for_the_whole_node;
 use super::params;
 use super::parts;
 use super::publish::room;
-use super::signed::SignedBy;
 use crate::accounts::{Audit, AuditCharge, Caller, Change, Refusal};
 use crate::clock;
 use crate::permits::RequestKind;
@@ -168,16 +167,15 @@ pub(super) async fn publish(State(app): State<App>, request: HttpRequest) -> Res
     let address = peer.map(|ConnectInfo(peer)| peer.ip());
     let caller = request.extensions().get::<Caller>();
     let caller = caller.cloned().unwrap_or_default();
-    let signer = request.extensions().get::<SignedBy>().cloned();
     let body = request.into_body();
     let of = app.clone();
     let running = tokio::spawn(async move {
         let bytes = read(&of, body).await?;
         let sender = caller.clone();
         let outcome = run(&of, &caller, move |app| {
-            change(app, &bytes, &sender, address, signer)
-        });
-        let outcome = outcome.await?;
+            change(app, &bytes, &sender, address)
+        })
+        .await?;
         Ok::<Response, Error>(outcome.complete(&of).await)
     });
     match running.await {
@@ -231,13 +229,7 @@ impl Outcome {
 }
 
 /// Reads a message and runs its request, without waiting for the disk.
-fn change(
-    app: &App,
-    bytes: &[u8],
-    sender: &Caller,
-    address: Option<IpAddr>,
-    signer: Option<SignedBy>,
-) -> Outcome {
+fn change(app: &App, bytes: &[u8], sender: &Caller, address: Option<IpAddr>) -> Outcome {
     let operator = &app.identity.name;
     let received = message::receive(bytes, limits(app), Port::Publication, operator);
     let Message {
@@ -267,18 +259,11 @@ fn change(
             change: None,
         };
     }
-    // Without a token in the message, its sender is known by a token or a certificate of the connection.
-    let is_signed = signer.is_some();
-    let is_sender = token.as_ref().is_none_or(|text| text.trim().is_empty());
-    let token = token.and_then(|token| token.parse::<Token>().ok());
-    let caller = match publisher(app, token.as_ref(), signer) {
-        Err(_) if is_sender && !is_signed && !sender.is_anonymous() => Ok(sender.clone()),
-        found => found,
-    };
-    let caller = match caller {
+    let caller = match publisher(app, token.as_deref(), sender) {
         Ok(caller) => caller,
         Err(error) => return Outcome::refused(error),
     };
+    let token = token.and_then(|token| token.parse::<Token>().ok());
     if let (Request::DiscardAuthToken, Some(token)) = (&request, &token) {
         app.accounts.dismiss_publisher(token);
         return Outcome {
@@ -401,18 +386,17 @@ fn admit(
     Ok(Answer::AuthToken(token.reveal()))
 }
 
-/// The account that signed a message, or that of a token that get_authToken gave.
-pub(super) fn publisher(
-    app: &App,
-    token: Option<&Token>,
-    signer: Option<SignedBy>,
-) -> Result<Caller, Error> {
-    if let Some(SignedBy(caller)) = signer {
-        return Ok(caller);
+/// The account of a token that get_authToken gave; without a token in the message, its sender, known by a signature, or
+/// by a token or a certificate of the connection.
+pub(super) fn publisher(app: &App, token: Option<&str>, sender: &Caller) -> Result<Caller, Error> {
+    let token = token.map(str::trim).filter(|token| !token.is_empty());
+    if token.is_none() && !sender.is_anonymous() {
+        return Ok(sender.clone());
     }
-    let found = token.ok_or(Refusal::Unknown);
+    let found = token.and_then(|token| token.parse::<Token>().ok());
+    let found = found.ok_or(Refusal::Unknown);
     found
-        .and_then(|token| app.accounts.publisher(token))
+        .and_then(|token| app.accounts.publisher(&token))
         .map_err(|refusal| match refusal {
             Refusal::Unknown => {
                 let detail = "the authInfo is missing or not a token of get_authToken";

@@ -28,7 +28,6 @@ pub use patch::{difference, merge};
 pub use registration::{MAX_TTL_S, Registration};
 pub use validation::MAX_DEPTH;
 
-use crate::access::Access;
 use crate::entity::{Entity, EntityKind};
 use crate::error::Error;
 use crate::limits::Room;
@@ -52,20 +51,8 @@ const MEMBER: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#_";
 pub struct Author<'a> {
     /// The name of the account, which owns what it registers.
     pub name: &'a str,
-    /// Whether it may change what others own.
-    pub is_administrator: bool,
-    /// The principal whose rights it has; without it, those of an account of this name without groups and roles.
-    pub principal: Option<&'a Principal>,
-}
-
-impl Author<'_> {
-    fn principal(&self) -> Principal {
-        match (self.is_administrator, self.principal) {
-            (true, _) => Principal::Operator,
-            (false, Some(principal)) => principal.clone(),
-            (false, None) => Principal::Named(self.name.to_owned()),
-        }
-    }
+    /// In whose name it changes what exists: [`Right::Write`] decides.
+    pub principal: &'a Principal,
 }
 
 /// Why the directory was not changed.
@@ -144,7 +131,6 @@ pub fn to_entity(document: &Value, owner: &str) -> Option<Entity> {
     let name = title.chars().take(NAME_CHARACTERS).collect::<String>();
     let mut entity = Entity::new(key, EntityKind::Thing, name);
     owner.clone_into(&mut entity.owner);
-    entity.access = Access::Public;
     entity.types = triples::types(document);
     let key = NamedNode::new(key).ok()?;
     entity.triples = triples::of(&key, document);
@@ -240,8 +226,7 @@ fn enrich(document: &mut Value, created_ms: i64, now_ms: i64) {
 
 /// The existing thing with this id, if the author may change it.
 fn known(state: &State, key: &str, author: Author<'_>) -> Result<Option<Entity>, ThingError> {
-    let principal = author.principal();
-    let visible = |entity: &Entity| entity.permits(&principal, Right::Read);
+    let visible = |entity: &Entity| entity.permits(author.principal, Right::Read);
     let Some(entity) = state.get(key).filter(visible) else {
         return Ok(None);
     };
@@ -249,7 +234,7 @@ fn known(state: &State, key: &str, author: Author<'_>) -> Result<Option<Entity>,
         let (key, kind) = (entity.key, entity.kind);
         return Err(ThingError::NotThing { key, kind });
     }
-    if !entity.permits(&principal, Right::Write) {
+    if !entity.permits(author.principal, Right::Write) {
         let (key, owner) = (entity.key, entity.owner);
         return Err(Error::NotOwner { key, owner }.into());
     }
@@ -321,17 +306,14 @@ impl Registry {
             let created_ms = before.as_ref().and_then(Registration::of);
             let created_ms = created_ms.map_or(now_ms, |registration| registration.created_ms);
             enrich(&mut after, created_ms, now_ms);
-            let owner = known.as_ref().map_or(author.name, |known| &known.owner);
-            let entity = to_entity(&after, owner);
+            let entity = to_entity(&after, author.name);
             let mut entity = entity.ok_or_else(|| ThingError::Unknown(key.to_owned()))?;
-            match &known {
-                Some(known) => {
-                    (entity.access, entity.rights) = (known.access.clone(), known.rights.clone());
-                }
-                None if state.rule_of(key).is_some() => {
-                    return Err(Error::KeyTaken(key.to_owned()).into());
-                }
-                None => {}
+            if let Some(known) = &known {
+                entity.owner.clone_from(&known.owner);
+                entity.access.clone_from(&known.access);
+                entity.rights.clone_from(&known.rights);
+            } else if state.rule_of(key).is_some() {
+                return Err(Error::KeyTaken(key.to_owned()).into());
             }
             let patch = before.as_ref().map(|before| difference(before, &after));
             Ok::<_, ThingError>((vec![Step::Publish(entity)], (patch, known.is_none())))

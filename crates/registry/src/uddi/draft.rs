@@ -145,7 +145,7 @@ impl<'a> Draft<'a> {
         let iri = key.iri();
         let id = self.graph.state.dictionary.iri(&iri);
         let stored = id
-            .map(|id| self.graph.bindings_of_tmodel(id))
+            .map(|id| self.all.bindings_of_tmodel(id))
             .unwrap_or_default();
         let mut stored = stored
             .into_iter()
@@ -162,6 +162,9 @@ impl<'a> Draft<'a> {
     }
 
     /// Publishes a document.
+    ///
+    /// # Errors
+    /// As of a save.
     pub(crate) fn put_document(&mut self, entity: Entity) -> Result<(), Error> {
         self.put(entity, None)
     }
@@ -172,6 +175,9 @@ impl<'a> Draft<'a> {
     }
 
     /// Publishes a tModel that is not hidden, unless it is there with this content.
+    ///
+    /// # Errors
+    /// As of a save.
     pub(crate) fn put_changed_tmodel(
         &mut self,
         key: TModelKey,
