@@ -27,6 +27,12 @@ impl ClientCertificate {
             fingerprint,
         }
     }
+
+    /// The name that only this certificate has.
+    #[must_use]
+    pub fn fingerprint(&self) -> CertificateName {
+        CertificateName::Fingerprint(self.fingerprint)
+    }
 }
 
 /// The name of a certificate.

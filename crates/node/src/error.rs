@@ -85,6 +85,12 @@ pub enum StartError {
         /// The file and the cause.
         reason: String,
     },
+    /// An ontology cannot be read or is invalid.
+    #[error("cannot read an ontology: {reason}")]
+    Ontologies {
+        /// The file and the cause.
+        reason: String,
+    },
     /// A link of the configuration is invalid.
     #[error("cannot start link {link:?}: {reason}")]
     Link {
@@ -178,6 +184,9 @@ impl StartError {
             }
             Self::Taxonomies { .. } => Some(
                 "correct the file or move it out of registry.taxonomies_directory".to_owned(),
+            ),
+            Self::Ontologies { .. } => Some(
+                "correct the file or move it out of registry.ontologies_directory".to_owned(),
             ),
             Self::Exchange { source, .. } => source.hint(),
             Self::Token { path, .. } => Some(format!(

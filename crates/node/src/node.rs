@@ -68,6 +68,8 @@ impl Node {
         })?;
         let drops = Drops::default();
         let sockets = crate::links::bind(&config.exchange, &key.curve(), &drops).await?;
+        let ontologies = crate::ontologies::read(&config.registry.ontologies_directory)
+            .map_err(|reason| StartError::Ontologies { reason })?;
         let size_limit = SizeLimit::of(&config).map_err(|source| StartError::Directory {
             path: log_directory(&directory),
             source,
@@ -151,6 +153,7 @@ impl Node {
         publish_node(&app).await;
         publish_canonical_tmodels(&app).await;
         crate::devices::publish_business(&app).await;
+        crate::ontologies::publish(&app, ontologies).await;
         crate::written::register(&app).await;
         crate::links::start(&app, sockets).await?;
         crate::kad::start(&app)?;

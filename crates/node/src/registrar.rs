@@ -240,6 +240,9 @@ impl Registrar {
                     entity.name = self.names.current(stream);
                 }
                 let known = self.registry.get(&entity.key, &Principal::Operator);
+                if let Some(known) = &known {
+                    (entity.access, entity.rights) = (known.access.clone(), known.rights.clone());
+                }
                 if known.as_ref() == Some(&entity) {
                     return Ok(None);
                 }

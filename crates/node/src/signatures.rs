@@ -9,6 +9,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use chappe_identity::ClientCertificate;
 use chappe_identity::certificate::{Certificate, RevocationStatus, SigningKey, TrustStore};
 use chappe_soap::security::{
     Admitted, Mode, Policy, RECORD_BYTES, REPLAYS_MAX, ReplayCache, SecurityError, Signer, admit,
@@ -166,7 +167,7 @@ pub(crate) fn receive(
             document: verified.to_text().into_bytes(),
             signer: app
                 .accounts
-                .by_certificate(verified.certificate.subject())
+                .by_certificate(&ClientCertificate::of_der(verified.certificate.der()))
                 .ok(),
             is_signed: true,
         }),

@@ -72,6 +72,9 @@ pub(crate) struct Entry {
     pub(crate) after: Option<Side>,
     /// The predicates of its triples before and after.
     pub(crate) predicates: Predicates,
+    /// Only its rights changed, which concerns those who administer it and those who may see it only now, or
+    /// no longer.
+    pub(crate) is_of_rights: bool,
 }
 
 /// An entity before or after a change.
@@ -114,6 +117,18 @@ impl Entry {
             side.map(|side| side.name.clone())
         };
         let (name_before, is_seen) = (seen(&self.before), seen(&self.after).is_some());
+        let administers = |side: &Option<Side>| {
+            let mut side = side.iter();
+            side.any(|side| side.rule.permits(principal, Right::Administer))
+        };
+        if self.is_of_rights
+            && is_seen
+            && name_before.is_some()
+            && !administers(&self.before)
+            && !administers(&self.after)
+        {
+            return None;
+        }
         (is_seen || name_before.is_some()).then(|| Seen {
             revision,
             key: self.key.clone(),

@@ -4,6 +4,9 @@
 //! Readers use a snapshot of memory and never wait for writers. Many changes may be in flight, so
 //! one sync of the journal commits them all.
 
+mod room;
+mod statistics;
+
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -17,13 +20,14 @@ use crate::entity::Entity;
 use crate::error::Error;
 use crate::feed::{Entry, Feed, Side, Subscription};
 use crate::journal::{Journal, JournalError, Receipt, Tail, block_on};
-use crate::limits::{Interrupt, Room, SparqlError, SparqlLimits};
+use crate::limits::Room;
 use crate::pending::Pending;
 use crate::record::{Record, Step};
 use crate::rights::{OwnedRule, Right};
-use crate::search::{Search, SearchResult};
-use crate::sparql::{Cost, SparqlAnswer};
 use crate::state::State;
+pub use statistics::Statistics;
+
+use room::{Amount, Taken};
 
 /// Records read from the journal at a time.
 const READ_BATCH: usize = 256;
@@ -61,8 +65,8 @@ struct Inner {
     feed: Feed,
     /// Held by the snapshot that is being written.
     compacting: Mutex<()>,
-    /// Bytes of the entities in flight, by owner.
-    in_flight: Mutex<HashMap<String, usize>>,
+    /// The entities in flight, by owner.
+    in_flight: Mutex<HashMap<String, Amount>>,
     /// Changes in flight that nobody waits for.
     dropped: Arc<Dropped>,
 }
@@ -112,29 +116,6 @@ impl Writer {
             conflicts: self.conflicts,
         }
     }
-}
-
-/// Size and state of the registry.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
-    /// Entities.
-    pub entities: usize,
-    /// Triples, counted once for each entity that brings them.
-    pub triples: usize,
-    /// Distinct terms.
-    pub terms: usize,
-    /// Bytes of the entities, as [`Entity::counted_bytes`] counts them.
-    pub bytes: usize,
-    /// Distinct access rules.
-    pub access_groups: usize,
-    /// Bytes of the indexes and the dictionary, computed from their capacities.
-    pub memory_bytes: usize,
-    /// Position of the last change in memory.
-    pub revision: u64,
-    /// Records in the journal since its newest snapshot started.
-    pub records_since_snapshot: u64,
-    /// Number of changes that the feed no longer remembers.
-    pub feed_forgotten: u64,
 }
 
 impl Registry {
@@ -329,50 +310,6 @@ impl Registry {
             .filter(|entity| entity.permits(principal, Right::Read))
     }
 
-    /// Finds entities by their fields.
-    #[must_use]
-    pub fn search(&self, search: &Search, principal: &Principal) -> SearchResult {
-        crate::search::run(&self.snapshot(), search, principal)
-    }
-
-    /// The keys of all entities that match, in the order of [`Registry::search`], without its limit unless
-    /// `search` names one.
-    #[must_use]
-    pub fn search_keys(&self, search: &Search, principal: &Principal) -> Vec<String> {
-        crate::search::keys(&self.snapshot(), search, principal)
-    }
-
-    /// Answers a SPARQL 1.1 SELECT or ASK query over the triples that `principal` may see. Blocks
-    /// the calling thread; a deep query is evaluated on its own thread with a larger stack.
-    ///
-    /// # Errors
-    /// [`SparqlError`]: the query is invalid, not supported, or exceeds a limit.
-    pub fn sparql(
-        &self,
-        query: &str,
-        principal: &Principal,
-        limits: &SparqlLimits,
-        interrupt: &Interrupt,
-    ) -> Result<SparqlAnswer, SparqlError> {
-        self.sparql_with_cost(query, principal, limits, interrupt)
-            .map(|(answer, _)| answer)
-    }
-
-    /// Like [`Registry::sparql`], with the cost of the answer.
-    ///
-    /// # Errors
-    /// As [`Registry::sparql`].
-    pub fn sparql_with_cost(
-        &self,
-        query: &str,
-        principal: &Principal,
-        limits: &SparqlLimits,
-        interrupt: &Interrupt,
-    ) -> Result<(SparqlAnswer, Cost), SparqlError> {
-        let state = self.snapshot();
-        crate::sparql::run(&state, query, principal, limits, interrupt)
-    }
-
     /// Memory as it is now.
     pub(crate) fn snapshot(&self) -> Arc<State> {
         self.inner.apply_dropped();
@@ -477,30 +414,6 @@ impl Registry {
         writer.bytes_since_snapshot = 0;
         Ok(())
     }
-
-    /// Bytes of the entities of an owner, as [`Entity::counted_bytes`] counts them.
-    #[must_use]
-    pub fn bytes_of(&self, owner: &str) -> usize {
-        self.inner.snapshot_of_memory().owned_by(owner).1
-    }
-
-    /// Sizes and counters.
-    #[must_use]
-    pub fn statistics(&self) -> Statistics {
-        let state = self.snapshot();
-        let records_since_snapshot = self.inner.writer().since_snapshot;
-        Statistics {
-            entities: state.len(),
-            triples: state.triples(),
-            terms: state.terms(),
-            bytes: state.bytes(),
-            access_groups: state.access_groups(),
-            memory_bytes: state.memory_bytes(),
-            revision: self.inner.feed.last(),
-            records_since_snapshot,
-            feed_forgotten: self.inner.feed.forgotten(),
-        }
-    }
 }
 
 impl std::fmt::Debug for Registry {
@@ -511,82 +424,7 @@ impl std::fmt::Debug for Registry {
     }
 }
 
-/// Room for entities in flight; dropping it frees the room, which the entities in memory take from then on.
-struct Taken {
-    inner: Arc<Inner>,
-    owner: String,
-    bytes: usize,
-}
-
-impl Drop for Taken {
-    fn drop(&mut self) {
-        let mut in_flight = self.inner.in_flight();
-        if let Some(bytes) = in_flight.get_mut(&self.owner) {
-            *bytes -= self.bytes;
-            if *bytes == 0 {
-                in_flight.remove(&self.owner);
-            }
-        }
-    }
-}
-
 impl Inner {
-    fn in_flight(&self) -> MutexGuard<'_, HashMap<String, usize>> {
-        self.in_flight
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes the room for what a record publishes, as long as it is in flight. All of it has one
-    /// owner. What the record replaces or removes makes room at once.
-    fn take_room(self: &Arc<Self>, record: &Record, room: &Room) -> Result<Option<Taken>, Error> {
-        let Some(owner) = record.published().next().map(|entity| &entity.owner) else {
-            return Ok(None);
-        };
-        let bytes: usize = record.published().map(Entity::counted_bytes).sum();
-        let state = self.snapshot_of_memory();
-        let (mut freed, mut freed_of_owner) = (0, 0);
-        for key in record.keys() {
-            let before = state.bytes_at(key);
-            let is_owners = state.rule_of(key).is_some_and(|(of, _)| of.owner == *owner);
-            freed += before;
-            freed_of_owner += if is_owners { before } else { 0 };
-        }
-        let mut in_flight = self.in_flight();
-        let all = in_flight.values().sum::<usize>();
-        let own = in_flight.get(owner).copied().unwrap_or_default();
-        let check = |whose: String, used: usize, freed, limit, is_owners| {
-            let bytes = used.saturating_sub(freed) + bytes;
-            // An entity may always become smaller.
-            match bytes > limit && bytes > used {
-                true => Err(Error::NoRoom {
-                    whose,
-                    bytes,
-                    limit,
-                    is_owners,
-                }),
-                false => Ok(()),
-            }
-        };
-        let (all, own) = (all + state.bytes(), own + state.owned_by(owner).1);
-        check(
-            format!("the entities of {owner:?}"),
-            own,
-            freed_of_owner,
-            room.owner_bytes,
-            true,
-        )?;
-        let whose = "all entities".to_owned();
-        check(whose, all, freed, room.total_bytes, false)?;
-        *in_flight.entry(owner.clone()).or_default() += bytes;
-        drop(in_flight);
-        Ok(Some(Taken {
-            inner: Arc::clone(self),
-            owner: owner.clone(),
-            bytes,
-        }))
-    }
-
     fn writer(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -923,6 +761,17 @@ impl Record {
 fn publish_in(state: &mut State, entity: Entity) -> Entry {
     let before = state.side_of(&entity.key);
     let mut predicates = state.predicates_of(&entity.key);
+    let rule = OwnedRule::of(&entity);
+    let is_of_rights = before.as_ref().is_some_and(|before| before.rule != rule)
+        && state.get(&entity.key).is_some_and(|known| {
+            let (access, rights) = (entity.access.clone(), entity.rights.clone());
+            let changed = Entity {
+                access,
+                rights,
+                ..known
+            };
+            changed == entity
+        });
     state.insert(&entity);
     predicates.add(state.predicates_of(&entity.key));
     Entry {
@@ -931,13 +780,10 @@ fn publish_in(state: &mut State, entity: Entity) -> Entry {
         before,
         after: Some(Side {
             name: entity.name,
-            rule: OwnedRule {
-                owner: entity.owner,
-                access: entity.access,
-                rights: entity.rights,
-            },
+            rule,
         }),
         predicates,
+        is_of_rights,
     }
 }
 
@@ -952,6 +798,7 @@ fn remove_in(state: &mut State, key: String) -> Option<Entry> {
         before,
         after: None,
         predicates,
+        is_of_rights: false,
     })
 }
 

@@ -234,7 +234,7 @@ fn narrowed(owner: &str, mut holders: BTreeSet<Holder>) -> BTreeSet<Holder> {
 }
 
 /// An owner and the rule for its entity.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnedRule {
     pub(crate) owner: String,
     pub(crate) access: Access,
@@ -242,6 +242,14 @@ pub(crate) struct OwnedRule {
 }
 
 impl OwnedRule {
+    pub(crate) fn of(entity: &Entity) -> Self {
+        Self {
+            owner: entity.owner.clone(),
+            access: entity.access.clone(),
+            rights: entity.rights.clone(),
+        }
+    }
+
     pub(crate) fn permits(&self, principal: &Principal, right: Right) -> bool {
         permits(&self.owner, &self.access, &self.rights, principal, right)
     }

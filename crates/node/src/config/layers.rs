@@ -335,6 +335,7 @@ fn relative_to(file: &Path, key: &Key, value: Value) -> Value {
             | "exporters_directory"
             | "rules_directory"
             | "registry.taxonomies_directory"
+            | "registry.ontologies_directory"
             | "http.tls.certificate"
             | "http.tls.key"
             | "http.tls.client_authorities"

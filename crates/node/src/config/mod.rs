@@ -329,17 +329,28 @@ pub struct RegistryRules {
     /// `accounts.bytes_percent`; one more entity is refused with status 507.
     #[schemars(range(min = 1_048_576, max = 4_294_967_295_u64), extend("x-unit" = "bytes"))]
     pub max_bytes: u32,
+    /// Number of entities of which one account may publish `accounts.bytes_percent`; one more is refused with
+    /// status 507. `registry.max_bytes` limits all of them together.
+    #[schemars(range(min = 100, max = 100_000_000))]
+    pub max_entities: u32,
     /// Directory of the value sets of UDDI that are checked (*.txt), read at the start. Each is named by the
     /// UUID of its tModel and has one value in each line. Relative to this file.
     #[schemars(length(min = 1))]
     pub taxonomies_directory: PathBuf,
+    /// Directory of ontologies (*.ttl, *.nt, *.rdf, *.owl), read at the start: up to 64, each up to 10,000
+    /// triples. Searches and queries with `inferred` follow their subclasses and subproperties. Relative to
+    /// this file.
+    #[schemars(length(min = 1))]
+    pub ontologies_directory: PathBuf,
 }
 
 impl Default for RegistryRules {
     fn default() -> Self {
         Self {
             max_bytes: 256 << 20,
+            max_entities: 200_000,
             taxonomies_directory: "taxonomies".into(),
+            ontologies_directory: "ontologies".into(),
         }
     }
 }

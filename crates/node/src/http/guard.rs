@@ -25,7 +25,7 @@ use axum::extract::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use chappe_identity::{DistinguishedName, Host, Reach, Role, bearer};
+use chappe_identity::{ClientCertificate, Host, Reach, Role, bearer};
 use chappe_transport::Hop;
 
 use super::client_address::{self, Contradiction};
@@ -215,8 +215,8 @@ fn identify(app: &App, request: &Request, address: Option<IpAddr>) -> Result<Cal
     };
     check_origin(headers, &host)?;
     check_site(request)?;
-    let subject = request.extensions().get::<DistinguishedName>();
-    let caller = caller(app, headers, subject, address)?;
+    let certificate = request.extensions().get::<ClientCertificate>();
+    let caller = caller(app, headers, certificate, address)?;
     Ok(match app.config.access.read {
         Read::Open => caller.with_open_reading(),
         Read::Token => caller,
@@ -444,15 +444,15 @@ fn foreign_origin(detail: String) -> Refusal {
 fn caller(
     app: &App,
     headers: &HeaderMap,
-    subject: Option<&DistinguishedName>,
+    certificate: Option<&ClientCertificate>,
     address: Option<IpAddr>,
 ) -> Result<Caller, Refusal> {
     let mut credentials = headers.get_all(header::AUTHORIZATION).iter();
     let Some(credential) = credentials.next() else {
-        let Some(subject) = subject else {
+        let Some(certificate) = certificate else {
             return Ok(Caller::default());
         };
-        let admitted = app.accounts.by_certificate(subject);
+        let admitted = app.accounts.by_certificate(certificate);
         return admitted.or_else(|refusal| match refusal {
             // A certificate of an authority that the node trusts, for other purposes.
             CredentialRefusal::Unknown => Ok(Caller::default()),

@@ -1,5 +1,6 @@
 //! The REST interface under `/api/v1`, health and metrics, and the console.
 
+mod accept;
 mod accounts;
 mod bodies;
 mod changes;
@@ -19,6 +20,7 @@ mod kad;
 mod links;
 mod live;
 mod node;
+mod ontologies;
 mod openapi;
 mod page;
 mod paging;
@@ -28,11 +30,13 @@ mod problem;
 mod publish;
 mod query;
 mod range;
+mod rights;
 mod routes;
 mod sensors;
 mod server;
 pub(crate) mod shapes;
 mod signed;
+mod sparql;
 mod streams;
 mod things;
 mod uddi;
@@ -198,12 +202,25 @@ pub(crate) fn routes() -> Routes {
             READ,
             documents::services,
         )
-        .get("/sparql", "query_registry", READ, entities::sparql_get)
+        .get(
+            "/entities/{key}/rights",
+            "get_rights",
+            restricted,
+            rights::show,
+        )
+        .put("/entities/{key}/rights", "set_rights", WRITE, rights::set)
+        .put(
+            "/registry/ontologies/{key}",
+            "publish_ontology",
+            WRITE,
+            ontologies::publish,
+        )
+        .get("/sparql", "query_registry", READ, sparql::sparql_get)
         .post(
             "/sparql",
             "query_registry_by_post",
             READ,
-            entities::sparql_post,
+            sparql::sparql_post,
         )
         .get("/streams", "list_streams", restricted, streams::list)
         .post(
@@ -453,6 +470,12 @@ pub(crate) fn routes() -> Routes {
             "set_account_share",
             ADMINISTER,
             accounts::set_share,
+        )
+        .put(
+            "/accounts/{name}/groups",
+            "set_account_groups",
+            ADMINISTER,
+            accounts::set_groups,
         )
         .post(
             "/accounts/{name}/token",

@@ -8,8 +8,8 @@ use utoipa::OpenApi;
 use super::routes::{Restriction, Rule};
 use super::{
     accounts, changes, completeness, create, dds, devices, directory, documents, entities,
-    exchange, gsn, kad, links, live, node, publish, query, range, sensors, streams, things,
-    wrappers, write,
+    exchange, gsn, kad, links, live, node, ontologies, publish, query, range, rights, sensors,
+    sparql, streams, things, wrappers, write,
 };
 use crate::shared::App;
 
@@ -41,6 +41,8 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         devices::replace,
         entities::search,
         entities::one,
+        rights::show,
+        rights::set,
         publish::publish,
         publish::remove,
         changes::changes,
@@ -49,8 +51,9 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         documents::put,
         documents::delete,
         documents::services,
-        entities::sparql_get,
-        entities::sparql_post,
+        ontologies::publish,
+        sparql::sparql_get,
+        sparql::sparql_post,
         streams::list,
         streams::one,
         streams::delete,
@@ -107,6 +110,7 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         accounts::add,
         accounts::revoke,
         accounts::set_share,
+        accounts::set_groups,
         accounts::renew,
         gsn::token,
         gsn::sensors,

@@ -181,13 +181,6 @@ pub(crate) struct SparqlTerm {
     language: Option<String>,
 }
 
-/// A SPARQL query as a form.
-#[derive(ToSchema)]
-pub(crate) struct SparqlForm {
-    /// A SELECT or ASK query.
-    query: String,
-}
-
 /// The DDS participant and the topics.
 #[derive(ToSchema)]
 pub(crate) struct DdsStatus {
@@ -262,7 +255,7 @@ pub(crate) struct DdsReader {
     end: DdsEnd,
     /// Samples received.
     received: u64,
-    /// Lost samples: gaps after the first number of each writer.
+    /// Lost samples: gaps after the first number of each writer, and all numbers before it if the reader was full.
     lost: u64,
 }
 

@@ -16,10 +16,6 @@ use crate::config::{Config, Read, SignatureMode};
 use crate::shared::App;
 use crate::signatures::{self, Received};
 
-/// The account whose certificate signed the request.
-#[derive(Debug, Clone)]
-pub(super) struct SignedBy(pub(super) Caller);
-
 /// Whether signatures count at a path.
 fn mode_at(config: &Config, path: &str) -> SignatureMode {
     match path {
@@ -86,8 +82,7 @@ async fn read(app: &App, mode: SignatureMode, request: Request) -> Result<Reques
                 Read::Open => signer.with_open_reading(),
                 Read::Token => signer,
             };
-            parts.extensions.insert(signer.clone());
-            parts.extensions.insert(SignedBy(signer));
+            parts.extensions.insert(signer);
         }
         None if is_signed && mode == SignatureMode::Required => {
             let detail = "no account has the certificate that signed the message (hint: chappe account add NAME \

@@ -25,7 +25,6 @@ use super::guard::for_the_whole_node;
 use super::params;
 use super::parts;
 use super::publish::room;
-use super::signed::SignedBy;
 use crate::accounts::{Audit, AuditCharge, Caller, Change, Refusal};
 use crate::clock;
 use crate::permits::RequestKind;
@@ -168,15 +167,15 @@ pub(super) async fn publish(State(app): State<App>, request: HttpRequest) -> Res
     let address = peer.map(|ConnectInfo(peer)| peer.ip());
     let caller = request.extensions().get::<Caller>();
     let caller = caller.cloned().unwrap_or_default();
-    let signer = request.extensions().get::<SignedBy>().cloned();
     let body = request.into_body();
     let of = app.clone();
     let running = tokio::spawn(async move {
         let bytes = read(&of, body).await?;
+        let sender = caller.clone();
         let outcome = run(&of, &caller, move |app| {
-            change(app, &bytes, address, signer)
-        });
-        let outcome = outcome.await?;
+            change(app, &bytes, &sender, address)
+        })
+        .await?;
         Ok::<Response, Error>(outcome.complete(&of).await)
     });
     match running.await {
@@ -230,7 +229,7 @@ impl Outcome {
 }
 
 /// Reads a message and runs its request, without waiting for the disk.
-fn change(app: &App, bytes: &[u8], address: Option<IpAddr>, signer: Option<SignedBy>) -> Outcome {
+fn change(app: &App, bytes: &[u8], sender: &Caller, address: Option<IpAddr>) -> Outcome {
     let operator = &app.identity.name;
     let received = message::receive(bytes, limits(app), Port::Publication, operator);
     let Message {
@@ -260,11 +259,11 @@ fn change(app: &App, bytes: &[u8], address: Option<IpAddr>, signer: Option<Signe
             change: None,
         };
     }
-    let token = token.and_then(|token| token.parse::<Token>().ok());
-    let caller = match publisher(app, token.as_ref(), signer) {
+    let caller = match publisher(app, token.as_deref(), sender) {
         Ok(caller) => caller,
         Err(error) => return Outcome::refused(error),
     };
+    let token = token.and_then(|token| token.parse::<Token>().ok());
     if let (Request::DiscardAuthToken, Some(token)) = (&request, &token) {
         app.accounts.dismiss_publisher(token);
         return Outcome {
@@ -344,6 +343,7 @@ fn save(
     let name = caller.name();
     let publisher = Publisher::new(&app.registry, name, Access::Public, unix_ms, &mut random);
     let saved = publisher
+        .acting_as(caller.reader())
         .within(room(app, caller))
         .checking(&app.taxonomies)
         .answer(request)?;
@@ -386,18 +386,17 @@ fn admit(
     Ok(Answer::AuthToken(token.reveal()))
 }
 
-/// The account that signed a message, or that of a token that get_authToken gave.
-pub(super) fn publisher(
-    app: &App,
-    token: Option<&Token>,
-    signer: Option<SignedBy>,
-) -> Result<Caller, Error> {
-    if let Some(SignedBy(caller)) = signer {
-        return Ok(caller);
+/// The account of a token that get_authToken gave; without a token in the message, its sender, known by a signature, or
+/// by a token or a certificate of the connection.
+pub(super) fn publisher(app: &App, token: Option<&str>, sender: &Caller) -> Result<Caller, Error> {
+    let token = token.map(str::trim).filter(|token| !token.is_empty());
+    if token.is_none() && !sender.is_anonymous() {
+        return Ok(sender.clone());
     }
-    let found = token.ok_or(Refusal::Unknown);
+    let found = token.and_then(|token| token.parse::<Token>().ok());
+    let found = found.ok_or(Refusal::Unknown);
     found
-        .and_then(|token| app.accounts.publisher(token))
+        .and_then(|token| app.accounts.publisher(&token))
         .map_err(|refusal| match refusal {
             Refusal::Unknown => {
                 let detail = "the authInfo is missing or not a token of get_authToken";

@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use axum::extract::{ConnectInfo, Request as HttpRequest, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use chappe_identity::{Reach, Role, Token};
+use chappe_identity::{Reach, Role};
 use chappe_registry::uddi::message::fault_text;
 use chappe_registry::uddi::{Error, ErrorCode, Publisher};
 use chappe_registry::wsdl::NewDocument;
@@ -19,7 +19,6 @@ use chappe_registry::{Access, Publication, Right};
 use chappe_transport::Hop;
 
 use super::publish::room;
-use super::signed::SignedBy;
 use super::uddi::{self, Outcome};
 use crate::accounts::{Audit, Caller, Change};
 use crate::clock;
@@ -42,7 +41,6 @@ pub(super) async fn answer(State(app): State<App>, request: HttpRequest) -> Resp
     let address = peer.map(|ConnectInfo(peer)| peer.ip());
     let caller = request.extensions().get::<Caller>();
     let caller = caller.cloned().unwrap_or_default();
-    let signer = request.extensions().get::<SignedBy>().cloned();
     let body = request.into_body();
     let of = app.clone();
     let running = tokio::spawn(async move {
@@ -51,7 +49,7 @@ pub(super) async fn answer(State(app): State<App>, request: HttpRequest) -> Resp
         match uddi::run(&of, &caller, read).await? {
             Err(fault) => Ok(uddi::faulty(fault_text(fault))),
             Ok(message) if message.request.is_change() => {
-                let outcome = change(&of, message, address, signer).await?;
+                let outcome = change(&of, message, &caller, address).await?;
                 Ok(outcome.complete(&of).await)
             }
             Ok(message) => inquire(&of, caller, message).await,
@@ -68,8 +66,8 @@ pub(super) async fn answer(State(app): State<App>, request: HttpRequest) -> Resp
 }
 
 async fn inquire(app: &App, caller: Caller, message: Message) -> Result<Response, Error> {
-    let caller = match message.token.as_ref() {
-        Some(token) => uddi::publisher(app, token.parse::<Token>().ok().as_ref(), None)?,
+    let caller = match message.token.as_deref() {
+        Some(token) => uddi::publisher(app, Some(token), &caller)?,
         None => caller,
     };
     if caller.reach(Role::Read) != Reach::All {
@@ -89,16 +87,15 @@ async fn inquire(app: &App, caller: Caller, message: Message) -> Result<Response
 async fn change(
     app: &App,
     message: Message,
+    sender: &Caller,
     address: Option<IpAddr>,
-    signer: Option<SignedBy>,
 ) -> Result<Outcome, Error> {
     let Message {
         name,
         token,
         request,
     } = message;
-    let token = token.and_then(|token| token.parse::<Token>().ok());
-    let caller = uddi::publisher(app, token.as_ref(), signer)?;
+    let caller = uddi::publisher(app, token.as_deref(), sender)?;
     let record = |subject: String| Change {
         account: caller.name().to_owned(),
         address,
@@ -244,6 +241,7 @@ fn publish<T>(
     let publisher = Publisher::new(&app.registry, owner, Access::Public, unix_ms, &mut bits);
     request(
         &mut publisher
+            .acting_as(caller.reader())
             .within(room(app, caller))
             .checking(&app.taxonomies),
     )

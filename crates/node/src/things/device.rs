@@ -43,7 +43,8 @@ pub(crate) fn description(app: &App, device: &Device, view: &View<'_>, base: &st
         name => name,
     };
     let mut description = json!({
-        "@context": [td::TD_CONTEXT, td::DISCOVERY_CONTEXT,
+        // Consumers of version 1.0 want theirs first (Thing Description 1.1, section 5.3.1.1).
+        "@context": [td::TD_1_0_CONTEXT, td::TD_CONTEXT, td::DISCOVERY_CONTEXT,
             {"chappe": vocabulary::CHAPPE, "sosa": vocabulary::SOSA}],
         "id": device.key,
         "title": title,

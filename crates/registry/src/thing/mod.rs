@@ -18,6 +18,7 @@ mod registration;
 mod triples;
 mod validation;
 
+use chappe_identity::Principal;
 use oxrdf::vocab::rdf;
 use oxrdf::{BlankNode, Literal, NamedNode, NamedOrBlankNode, Term, Triple};
 use serde_json::{Value, json};
@@ -27,12 +28,12 @@ pub use patch::{difference, merge};
 pub use registration::{MAX_TTL_S, Registration};
 pub use validation::MAX_DEPTH;
 
-use crate::access::Access;
 use crate::entity::{Entity, EntityKind};
 use crate::error::Error;
 use crate::limits::Room;
 use crate::record::Step;
 use crate::registry::{Publication, Registry};
+use crate::rights::Right;
 use crate::state::State;
 use crate::vocabulary::td;
 
@@ -50,8 +51,8 @@ const MEMBER: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#_";
 pub struct Author<'a> {
     /// The name of the account, which owns what it registers.
     pub name: &'a str,
-    /// Whether it may change what others own.
-    pub is_administrator: bool,
+    /// In whose name it changes what exists: [`Right::Write`] decides.
+    pub principal: &'a Principal,
 }
 
 /// Why the directory was not changed.
@@ -130,7 +131,6 @@ pub fn to_entity(document: &Value, owner: &str) -> Option<Entity> {
     let name = title.chars().take(NAME_CHARACTERS).collect::<String>();
     let mut entity = Entity::new(key, EntityKind::Thing, name);
     owner.clone_into(&mut entity.owner);
-    entity.access = Access::Public;
     entity.types = triples::types(document);
     let key = NamedNode::new(key).ok()?;
     entity.triples = triples::of(&key, document);
@@ -226,14 +226,15 @@ fn enrich(document: &mut Value, created_ms: i64, now_ms: i64) {
 
 /// The existing thing with this id, if the author may change it.
 fn known(state: &State, key: &str, author: Author<'_>) -> Result<Option<Entity>, ThingError> {
-    let Some(entity) = state.get(key) else {
+    let visible = |entity: &Entity| entity.permits(author.principal, Right::Read);
+    let Some(entity) = state.get(key).filter(visible) else {
         return Ok(None);
     };
     if entity.kind != EntityKind::Thing {
         let (key, kind) = (entity.key, entity.kind);
         return Err(ThingError::NotThing { key, kind });
     }
-    if entity.owner != author.name && !author.is_administrator {
+    if !entity.permits(author.principal, Right::Write) {
         let (key, owner) = (entity.key, entity.owner);
         return Err(Error::NotOwner { key, owner }.into());
     }
@@ -305,9 +306,18 @@ impl Registry {
             let created_ms = before.as_ref().and_then(Registration::of);
             let created_ms = created_ms.map_or(now_ms, |registration| registration.created_ms);
             enrich(&mut after, created_ms, now_ms);
-            let owner = known.as_ref().map_or(author.name, |known| &known.owner);
-            let entity = to_entity(&after, owner);
-            let entity = entity.ok_or_else(|| ThingError::Unknown(key.to_owned()))?;
+            let entity = to_entity(&after, author.name);
+            let mut entity = entity.ok_or_else(|| ThingError::Unknown(key.to_owned()))?;
+            match &known {
+                Some(known) => {
+                    entity.owner.clone_from(&known.owner);
+                    (entity.access, entity.rights) = (known.access.clone(), known.rights.clone());
+                }
+                None if state.rule_of(key).is_some() => {
+                    return Err(Error::KeyTaken(key.to_owned()).into());
+                }
+                None => {}
+            }
             let patch = before.as_ref().map(|before| difference(before, &after));
             Ok::<_, ThingError>((vec![Step::Publish(entity)], (patch, known.is_none())))
         })?;

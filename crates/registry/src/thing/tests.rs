@@ -8,10 +8,6 @@ use super::*;
 use crate::journal::MemoryJournal;
 use crate::limits::{Interrupt, SparqlLimits};
 
-const ADA: Author<'_> = Author {
-    name: "ada",
-    is_administrator: false,
-};
 const NOW: i64 = 1_774_000_000_000;
 
 fn lamp() -> Value {
@@ -36,19 +32,38 @@ fn lamp() -> Value {
     })
 }
 
+fn named(name: &str) -> Principal {
+    Principal::Named(name.to_owned())
+}
+
+fn author<'a>(name: &'a str, principal: &'a Principal) -> Author<'a> {
+    Author { name, principal }
+}
+
 fn registry() -> Registry {
     Registry::open(MemoryJournal::new()).unwrap()
 }
 
 fn put(registry: &Registry, document: &Value, now_ms: i64) -> Result<bool, ThingError> {
-    let changed = registry.put_thing(document, ADA, &Room::default(), now_ms)?;
+    let changed = registry.put_thing(
+        document,
+        author("ada", &named("ada")),
+        &Room::default(),
+        now_ms,
+    )?;
     let is_new = changed.is_new;
     changed.publication.wait()?;
     Ok(is_new)
 }
 
 fn patch(registry: &Registry, key: &str, patch: &Value, now_ms: i64) -> Result<Value, ThingError> {
-    let changed = registry.patch_thing(key, patch, ADA, &Room::default(), now_ms)?;
+    let changed = registry.patch_thing(
+        key,
+        patch,
+        author("ada", &named("ada")),
+        &Room::default(),
+        now_ms,
+    )?;
     changed.publication.wait()?;
     Ok(changed.patch.unwrap())
 }
@@ -181,10 +196,8 @@ fn a_time_to_live_ends_and_is_renewed() {
 fn only_its_owner_and_administrators_change_a_thing() {
     let registry = registry();
     put(&registry, &lamp(), NOW).unwrap();
-    let bob = Author {
-        name: "bob",
-        is_administrator: false,
-    };
+    let bob = named("bob");
+    let bob = author("bob", &bob);
     let room = Room::default();
     let refused = [
         registry.put_thing(&lamp(), bob, &room, NOW).unwrap_err(),
@@ -199,10 +212,7 @@ fn only_its_owner_and_administrators_change_a_thing() {
             "{error}"
         );
     }
-    let administrator = Author {
-        is_administrator: true,
-        ..bob
-    };
+    let administrator = author("bob", &Principal::Operator);
     let changed = registry.put_thing(&lamp(), administrator, &room, NOW);
     changed.unwrap().publication.wait().unwrap();
     let thing = registry

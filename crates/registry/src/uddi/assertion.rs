@@ -240,7 +240,7 @@ fn add_one(
     if !known.contains(assertion) {
         known.push(assertion.clone());
         let key = <BusinessKey as super::key::Key>::random(random());
-        draft.put_assertion(super::key::Key::iri(key), assertion);
+        draft.put_assertion(super::key::Key::iri(key), assertion)?;
     }
     Ok(())
 }

@@ -11,7 +11,6 @@ use super::decode;
 use super::draft::Draft;
 use super::encode::Stamp;
 use super::error::Error;
-use super::graph::Graph;
 use super::key::{GENERAL_KEYWORDS, Key, RELATIONSHIPS, TModelKey, TYPES};
 use super::value::{KeyedReference, TModel, Text};
 use crate::access::Access;
@@ -112,8 +111,7 @@ impl Registry {
             modified: timestamp(unix_ms),
         };
         let (publication, ()) = self.transact(&Room::default(), |state| {
-            let mut draft =
-                Draft::new(Graph::new(state, &Principal::Operator), stamp.clone(), None);
+            let mut draft = Draft::new(state, &Principal::Operator, stamp.clone(), None);
             for tmodel in canonical_tmodels() {
                 let Some(key) = tmodel.key else { continue };
                 let known = state.get(&key.iri());
@@ -124,7 +122,7 @@ impl Registry {
                 {
                     continue;
                 }
-                draft.put_tmodel(key, &tmodel, false);
+                draft.put_tmodel(key, &tmodel, false)?;
             }
             Ok::<_, Error>((draft.into_steps(), ()))
         })?;

@@ -159,9 +159,11 @@ impl From<RegistryError> for Error {
             RegistryError::InvalidEntity { .. } => ErrorCode::ValueNotAllowed,
             RegistryError::NotOwner { .. } => ErrorCode::UserMismatch,
             RegistryError::Unknown(_) => ErrorCode::InvalidKeyPassed,
-            RegistryError::Full { .. } | RegistryError::NoRoom { .. } => {
-                ErrorCode::AccountLimitExceeded
-            }
+            RegistryError::NoRight { .. } => ErrorCode::UserMismatch,
+            RegistryError::KeyTaken(_) => ErrorCode::InvalidKeyPassed,
+            RegistryError::Full { .. }
+            | RegistryError::NoRoom { .. }
+            | RegistryError::TooManyEntities { .. } => ErrorCode::AccountLimitExceeded,
             RegistryError::TooLarge { .. } => ErrorCode::MessageTooLarge,
             // Without a journal nothing is stored until the operator acts.
             RegistryError::Stopped(_) | RegistryError::Journal(JournalError::Failed(_)) => {

@@ -59,7 +59,7 @@ fn put_binding(
         draft.admit(key, |draft| draft.own_binding(key))?;
     }
     let key = key_or_new(binding.key, random);
-    draft.put_binding(key, binding, parent, position);
+    draft.put_binding(key, binding, parent, position)?;
     Ok(key)
 }
 
@@ -97,7 +97,7 @@ fn put_service(
     }
     let key = key_or_new(service.key, random);
     let before = draft.bindings_of(key);
-    draft.put_service(key, service, parent, at);
+    draft.put_service(key, service, parent, at)?;
     let mut kept = HashSet::new();
     for (at, binding) in service.bindings.iter().enumerate() {
         check_parent(binding.service_key, key, KeyType::Service)?;
@@ -195,7 +195,7 @@ pub(crate) fn business(
             None => own.push((position(at), service)),
         }
     }
-    draft.put_business(key, business, &projections);
+    draft.put_business(key, business, &projections)?;
     let mut kept = HashSet::new();
     for (at, service) in own {
         kept.insert(put_service(draft, random, service, key, at)?);
@@ -221,6 +221,6 @@ pub(crate) fn tmodel(
         draft.admit(key, |draft| draft.own_tmodel(key))?;
     }
     let key = key_or_new(tmodel.key, random);
-    draft.put_tmodel(key, tmodel, false);
+    draft.put_tmodel(key, tmodel, false)?;
     Ok(key)
 }

@@ -48,7 +48,7 @@ impl Publisher<'_> {
                 ..business.clone()
             };
             if known.as_ref() != Ok(&new) {
-                draft.put_business(key, &new, &[]);
+                draft.put_business(key, &new, &[])?;
             }
             Ok(())
         })
@@ -103,7 +103,7 @@ impl Publisher<'_> {
 /// Refuses a key that another publisher has.
 fn check_free(draft: &Draft<'_>, key: &str) -> Result<(), Error> {
     let known = draft.entity(key);
-    match known.is_some_and(|known| known.owner != draft.stamp.owner) {
+    match known.is_some_and(|known| !draft.may_write(&known)) {
         true => Err(Error::new(
             ErrorCode::UserMismatch,
             format!("{key} is not of this publisher"),

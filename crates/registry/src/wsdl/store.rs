@@ -103,7 +103,7 @@ pub(crate) fn put_parts(
             let key = tmodel_key(draft, random, known, &part.iri);
             let tmodel = mapping::port_type(key, part, location);
             limits::tmodel(&tmodel)?;
-            draft.put_changed_tmodel(key, &tmodel);
+            draft.put_changed_tmodel(key, &tmodel)?;
         }
     }
     for document in documents {
@@ -113,7 +113,7 @@ pub(crate) fn put_parts(
             let key = tmodel_key(draft, random, known, &part.iri);
             let tmodel = mapping::binding(key, part, port_type, document.location());
             limits::tmodel(&tmodel)?;
-            draft.put_changed_tmodel(key, &tmodel);
+            draft.put_changed_tmodel(key, &tmodel)?;
         }
     }
     let port_types = port_types_of_bindings(draft, documents);
@@ -144,7 +144,7 @@ pub(crate) fn put_parts(
             .filter_map(|iri| known.get(iri.as_str()).copied())
             .collect();
         let entity = entity(draft, document, key, known, &services, offered_by);
-        draft.put_document(entity);
+        draft.put_document(entity)?;
         saved.push(one);
     }
     Ok((saved, before))
@@ -187,9 +187,10 @@ fn key_of(
     // Another's document may have been there first.
     let free = location.filter(|url| {
         let known = draft.entity(url);
-        known.is_none_or(|known| {
-            known.kind == EntityKind::Document && known.owner == draft.stamp.owner
-        })
+        draft.is_free(url)
+            || known.is_some_and(|known| {
+                known.kind == EntityKind::Document && known.owner == draft.stamp.owner
+            })
     });
     Ok(free.map_or_else(|| TModelKey::random(random()).iri(), str::to_owned))
 }
@@ -200,7 +201,7 @@ fn own_document(draft: &Draft<'_>, key: &str) -> Result<Option<Entity>, Error> {
         return Ok(None);
     };
     let shown: String = key.chars().take(200).collect();
-    if entity.owner != draft.stamp.owner {
+    if !draft.may_write(&entity) {
         let detail = format!("the document {shown:?} is not of this publisher");
         return Err(Error::new(ErrorCode::UserMismatch, detail));
     }
@@ -306,12 +307,12 @@ pub(crate) fn place_service(
         None => next_service_position(draft, business)?,
     };
     let mut before = draft.bindings_of(key).into_iter().map(|(_, key)| key);
-    draft.put_service(key, service, business, position);
+    draft.put_service(key, service, business, position)?;
     for (position, binding) in (0..).zip(&service.bindings) {
         limits::binding(binding)?;
         let of_binding = before.next();
         let of_binding = of_binding.unwrap_or_else(|| Key::random(random()));
-        draft.put_binding(of_binding, binding, key, position);
+        draft.put_binding(of_binding, binding, key, position)?;
     }
     for left in before {
         draft.remove_binding(left);
@@ -441,7 +442,7 @@ pub(crate) fn retire(draft: &mut Draft<'_>, before: Parted) -> Result<(), Error>
             continue;
         };
         match draft.has_bindings_of(*key) {
-            true => draft.put_tmodel(*key, &tmodel, true),
+            true => draft.put_tmodel(*key, &tmodel, true)?,
             false => draft.remove_entity(key.iri()),
         }
     }

@@ -215,9 +215,10 @@ async fn change(
     let (of, author, key) = (app.clone(), caller.clone(), id.to_owned());
     let work = tokio::task::spawn_blocking(move || {
         let room = room(&of, &author);
+        let principal = author.reader();
         let author = Author {
             name: author.name(),
-            is_administrator: author.administers(),
+            principal: &principal,
         };
         let changed = make(&of.registry, author, &room, clock::now().0 / 1_000_000);
         drop(permit);

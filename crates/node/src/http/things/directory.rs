@@ -24,7 +24,9 @@ pub(crate) async fn describe(State(app): State<App>, headers: HeaderMap) -> Resp
 fn description(app: &App, base: &str) -> Value {
     let security = Security::of(&app.config);
     json!({
-        "@context": [td::TD_CONTEXT, td::DISCOVERY_CONTEXT, {"htv": "http://www.w3.org/2011/http#"}],
+        // Consumers of version 1.0 want theirs first (Thing Description 1.1, section 5.3.1.1).
+        "@context": [td::TD_1_0_CONTEXT, td::TD_CONTEXT, td::DISCOVERY_CONTEXT,
+            {"htv": "http://www.w3.org/2011/http#"}],
         "@type": "ThingDirectory",
         "id": format!("urn:chappe:node:{}", app.identity.public_key),
         "title": app.identity.name,

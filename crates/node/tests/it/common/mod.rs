@@ -235,6 +235,13 @@ async fn chunk(reader: &mut Reader) -> Option<Vec<u8>> {
     (length > 0).then_some(bytes)
 }
 
+/// Whether a described operation answers with a stream of events, which has no end. With a variable in its path,
+/// none exists under a name that the test makes up.
+pub(crate) fn is_endless(path: &str, operation: &Value) -> bool {
+    let content = &operation["responses"]["200"]["content"];
+    content.get("text/event-stream").is_some() && !path.contains('{')
+}
+
 /// One event of a stream of server-sent events.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Event {
@@ -258,8 +265,7 @@ impl Live {
     /// Opens it with the token of an account.
     pub(crate) async fn open_as(node: &Node, query: &str, token: &str) -> Self {
         let field = format!("Authorization: Bearer {token}\r\n");
-        let path = format!("/api/v1/live?{query}");
-        let opened = Self::open_path(node, &path, &field).await;
+        let opened = Self::open_with(node, query, &field).await;
         opened.expect("it is let in")
     }
 
@@ -269,18 +275,19 @@ impl Live {
         query: &str,
         last_event: Option<&str>,
     ) -> Option<Self> {
-        Self::try_open_at(node, &format!("/api/v1/live?{query}"), last_event).await
+        let last = last_event.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
+        Self::open_with(node, query, &last).await
     }
 
     /// Opens another stream of events.
     pub(crate) async fn open_at(node: &Node, path: &str, last_event: Option<&str>) -> Self {
-        let opened = Self::try_open_at(node, path, last_event).await;
+        let last = last_event.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
+        let opened = Self::open_path(node, path, &last).await;
         opened.expect("it is let in")
     }
 
-    async fn try_open_at(node: &Node, path: &str, last_event: Option<&str>) -> Option<Self> {
-        let last = last_event.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
-        Self::open_path(node, path, &last).await
+    async fn open_with(node: &Node, query: &str, fields: &str) -> Option<Self> {
+        Self::open_path(node, &format!("/api/v1/live?{query}"), fields).await
     }
 
     /// Opens a stream of events at a path, with these header fields.

@@ -55,7 +55,8 @@ impl Model {
             say(vocabulary::OWNER, literal(&entity.owner));
             for name in &entity.types {
                 say(vocabulary::TYPE, literal(name));
-                let iri = name.trim_start_matches('{').replace('}', "/");
+                let iri = name.trim_start_matches('{').replace("#}", "#");
+                let iri = iri.replace('}', "/");
                 say(vocabulary::RDF_TYPE, NamedNode::new(iri).unwrap().into());
             }
             for scope in &entity.scopes {
