@@ -73,6 +73,12 @@ pub enum StartError {
         /// The cause.
         source: chappe_registry::Error,
     },
+    /// The store of the registry cannot be reached or read.
+    #[error("cannot open the registry: {reason}")]
+    Store {
+        /// The cause.
+        reason: String,
+    },
     /// The files of what an operator decided about devices cannot be read.
     #[error("cannot read what was decided about devices: {reason}")]
     Devices {
@@ -203,6 +209,7 @@ impl StartError {
                 chappe_log::Error::NewerFormat { .. } => None,
                 _ => Some(format!("chappe data check {}", parent(path))),
             },
+            Self::Store { .. } => Some("check registry.postgres".to_owned()),
             Self::Streams { path, .. } | Self::Registry { path, .. } => {
                 Some(format!("chappe data check {}", parent(path)))
             }

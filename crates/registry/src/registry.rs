@@ -4,11 +4,11 @@
 //! Readers use a snapshot of memory and never wait for writers. Many changes may be in flight, so
 //! one sync of the journal commits them all.
 
+mod publication;
 mod room;
 mod statistics;
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -19,12 +19,14 @@ use chappe_identity::Principal;
 use crate::entity::Entity;
 use crate::error::Error;
 use crate::feed::{Entry, Feed, Side, Subscription};
-use crate::journal::{Journal, JournalError, Receipt, Tail, block_on};
+use crate::journal::{Journal, JournalError, Tail};
 use crate::limits::Room;
 use crate::pending::Pending;
 use crate::record::{Record, Step};
 use crate::rights::{OwnedRule, Right};
 use crate::state::State;
+pub use publication::Publication;
+use publication::{Again, InFlight};
 pub use statistics::Statistics;
 
 use room::{Amount, Taken};
@@ -473,7 +475,11 @@ impl Inner {
     /// Makes a change visible, or takes it back.
     fn resolve(&self, position: u64, outcome: Result<(), JournalError>) -> Result<u64, Error> {
         match outcome {
-            Ok(()) => self.apply_through(position).map(|()| position),
+            Ok(()) => match self.apply_through(position) {
+                // It is stored, and visible here once the store can be read again.
+                Err(Error::Journal(JournalError::Away(_))) => Ok(position),
+                applied => applied.map(|()| position),
+            },
             // All that was in flight with it is refused too, and the journal has counted that.
             Err(error) if self.journal.is_shared() => {
                 let caught_up = self.catch_up(&mut self.writer());
@@ -665,6 +671,10 @@ impl Inner {
                 read = position;
             }
         }
+        if read < snapshot {
+            let reason = format!("the snapshot at position {snapshot} cannot be read");
+            return Err(JournalError::Away(reason).into());
+        }
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
         writer.applied = read;
         writer.snapshot = snapshot;
@@ -800,119 +810,4 @@ fn remove_in(state: &mut State, key: String) -> Option<Entry> {
         predicates,
         is_of_rights: false,
     })
-}
-
-/// A change that its journal has not acknowledged.
-struct InFlight {
-    position: u64,
-    receipt: Receipt,
-    again: Option<Again>,
-}
-
-/// How a change is made again when its receipt reports that another node was faster.
-enum Again {
-    Publish(Box<Entity>, Room),
-    Remove(String),
-}
-
-impl Again {
-    /// Checks the change and appends it again.
-    fn submit(self, inner: &Arc<Inner>) -> Result<Publication, Error> {
-        let registry = Registry {
-            inner: Arc::clone(inner),
-        };
-        match self {
-            Self::Publish(entity, room) => registry.publish_within(*entity, &room),
-            Self::Remove(key) => registry.remove(&key),
-        }
-    }
-}
-
-/// A change in flight. Resolves with its revision once it is durable and visible.
-#[must_use = "the change is acknowledged only when this resolves"]
-pub struct Publication {
-    position: u64,
-    /// Absent once it has resolved.
-    in_flight: Option<InFlight>,
-    inner: Arc<Inner>,
-    /// How often other nodes were faster.
-    conflicts: usize,
-    _taken: Option<Taken>,
-}
-
-impl Publication {
-    /// Position in the journal: the future revision of the change. In a shared journal it changes when
-    /// another node is faster.
-    #[must_use]
-    pub fn position(&self) -> u64 {
-        self.position
-    }
-
-    fn set_again(&mut self, again: Option<Again>) {
-        if let Some(in_flight) = &mut self.in_flight {
-            in_flight.again = again;
-        }
-    }
-
-    /// Blocks the calling thread until the change is durable and visible.
-    ///
-    /// # Errors
-    /// The journal's error; then the change is not in memory.
-    pub fn wait(self) -> Result<u64, Error> {
-        block_on(self)
-    }
-}
-
-impl Future for Publication {
-    type Output = Result<u64, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        loop {
-            let position = self.position;
-            let Some(in_flight) = &mut self.in_flight else {
-                return Poll::Ready(Ok(position));
-            };
-            let Poll::Ready(outcome) = Pin::new(&mut in_flight.receipt).poll(context) else {
-                return Poll::Pending;
-            };
-            let again = in_flight.again.take();
-            self.in_flight = None;
-            let error = match self.inner.resolve(position, outcome) {
-                Ok(position) => return Poll::Ready(Ok(position)),
-                Err(error) => error,
-            };
-            let Some(again) = again.filter(|_| error.is_conflict()) else {
-                return Poll::Ready(Err(error));
-            };
-            self.conflicts += 1;
-            if self.conflicts > MAX_CONFLICTS {
-                return Poll::Ready(Err(error));
-            }
-            // Its room is taken again.
-            self._taken = None;
-            let mut next = match again.submit(&self.inner) {
-                Ok(next) => next,
-                Err(error) => return Poll::Ready(Err(error)),
-            };
-            self.position = next.position;
-            self.in_flight = next.in_flight.take();
-            self._taken = next._taken.take();
-        }
-    }
-}
-
-impl Drop for Publication {
-    fn drop(&mut self) {
-        if let Some(in_flight) = self.in_flight.take() {
-            self.inner.adopt(in_flight);
-        }
-    }
-}
-
-impl std::fmt::Debug for Publication {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Publication")
-            .field("position", &self.position)
-            .finish_non_exhaustive()
-    }
 }

@@ -335,6 +335,8 @@ fn relative_to(file: &Path, key: &Key, value: Value) -> Value {
             | "exporters_directory"
             | "rules_directory"
             | "registry.taxonomies_directory"
+            | "registry.postgres.password_file"
+            | "registry.postgres.authorities"
             | "registry.ontologies_directory"
             | "http.tls.certificate"
             | "http.tls.key"

@@ -30,6 +30,7 @@ mod problem;
 mod publish;
 mod query;
 mod range;
+mod registry_file;
 mod rights;
 mod routes;
 mod sensors;
@@ -201,6 +202,18 @@ pub(crate) fn routes() -> Routes {
             "find_services",
             READ,
             documents::services,
+        )
+        .get(
+            "/registry/export",
+            "export_registry",
+            READ,
+            registry_file::export,
+        )
+        .post(
+            "/registry/import",
+            "import_registry",
+            ADMINISTER,
+            registry_file::import,
         )
         .get(
             "/entities/{key}/rights",

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use chappe_registry::oxrdf::{BlankNode, Literal, NamedNode, NamedOrBlankNode, Term};
-use chappe_registry::{EntityKind, Error, Right, Room, triples_from_turtle};
+use chappe_registry::{EntityKind, Error, JournalError, Right, Room, triples_from_turtle};
 use chappe_transport::Hop;
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -19,7 +19,7 @@ use super::problem::{Problem, code};
 use super::shapes::EntityKind as EntityKindShape;
 use super::write::busy::{busy, with_pause};
 use crate::accounts::{Caller, Unchanged};
-use crate::registrar::{NODE_OWNER, OWN_KEYS};
+use crate::registrar::{OWN_KEYS, Registrar};
 use crate::shared::App;
 
 /// Kinds that clients publish; the others exist when the node has them.
@@ -223,7 +223,7 @@ pub(super) async fn published(
     let reader = caller.reader();
     let known = app.registry.get(&entity.key, &reader);
     if let Some(known) = &known
-        && known.owner == NODE_OWNER
+        && Registrar::is_node(&known.owner)
     {
         let (key, owner) = (known.key.clone(), known.owner.clone());
         return Err(registry_problem(&Error::NotOwner { key, owner }).into_response());
@@ -296,14 +296,14 @@ pub(super) async fn remove(
         .registry
         .get(&key, &caller.reader())
         .ok_or_else(unknown)?;
-    if entity.kind == EntityKind::Document && entity.owner != NODE_OWNER {
+    if entity.kind == EntityKind::Document && !Registrar::is_node(&entity.owner) {
         let detail = "a document is removed with its tModels and services";
         let problem = Problem::new(StatusCode::CONFLICT, detail);
         let hint = "DELETE /api/v1/registry/documents/{key}";
         return Err(problem.hint(hint).into_response());
     }
     // Those of the node come back, or mislead until they do; a stream is removed with its elements.
-    if entity.owner == NODE_OWNER || entity.kind == EntityKind::Stream {
+    if Registrar::is_node(&entity.owner) || entity.kind == EntityKind::Stream {
         let owner = entity.owner;
         let error = Error::NotOwner { key, owner };
         return Err(registry_problem(&error).into_response());
@@ -351,6 +351,9 @@ pub(super) fn registry_problem(error: &Error) -> Problem {
                     .hint("remove entities, or raise the share of bytes: chappe account share"),
                 false => problem.hint("remove entities, or raise registry.max_bytes"),
             }
+        }
+        Error::Journal(JournalError::Away(_) | JournalError::Moved { .. }) => {
+            Problem::unavailable(text).hint("GET /ready shows whether the registry accepts changes")
         }
         error if error.is_transient() => Problem::new(StatusCode::INSUFFICIENT_STORAGE, text),
         _ => Problem::unavailable(text).hint("GET /ready shows whether the registry accepts data"),

@@ -26,6 +26,7 @@ mod plant;
 mod processors;
 mod quotas;
 mod registry_changes;
+mod registry_file;
 mod renaming;
 mod replacement_rule;
 mod rest;
