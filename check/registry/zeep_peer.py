@@ -51,10 +51,10 @@ def device(url: str, user: str, credential: str, name: str) -> None:
     detail = inquire.get_serviceDetail(serviceKey=[key], **version).businessService[0]
     address = detail.bindingTemplates.bindingTemplate[0].accessPoint._value_1
     expect(address.startswith("http://127.0.7.1:"), f"its binding has its address: {address}")
-    by_wsdl = documents.findServicesByInterface(interface=name)
+    by_wsdl = documents.findServicesByInterface(interface=f"{name}Service")
     expect([one.serviceKey for one in by_wsdl.serviceInfo] == [key], "findServicesByInterface finds it by its WSDL")
     interface = documents.findInterfaceByOperation(operation="Beat").interfaceInfo[0]
-    expect(interface.name == name, "findInterfaceByOperation")
+    expect(interface.name == f"{name}Service", "findInterfaceByOperation")
     held = documents.getAllWSDLFiles().documentInfo[0]
     content = documents.getWSDLAdvertContent(key=held.key).content
     expect(b"PeerPulse" in content and len(content) == held.size, "getWSDLAdvertContent")

@@ -195,9 +195,10 @@ fn bad_requests_get_a_fault_with_the_reason() {
         let world = Operated::start(&config(directory.path()), None).await;
         let node = &world.node;
         let credential = world.account("ada", &["write"]).await;
-        let (ada, operator) = (
+        let others = world.account("bob", &["write"]).await;
+        let (ada, bob) = (
             token(node, "ada", &credential).await,
-            token(node, "operator", &world.token).await,
+            token(node, "bob", &others).await,
         );
         let content = format!("<content>{}</content>", base64(&document("Clock", "")));
         let add = |token: &str, inner: &str| format!("<authInfo>{token}</authInfo>{inner}");
@@ -218,12 +219,12 @@ fn bad_requests_get_a_fault_with_the_reason() {
             ),
             (
                 "removeWSDLFile",
-                add(&operator, "<key>urn:mine</key>"),
+                add(&bob, "<key>urn:mine</key>"),
                 "E_userMismatch",
             ),
             (
                 "addWSDLFile",
-                add(&operator, &format!("<key>urn:mine</key>{content}")),
+                add(&bob, &format!("<key>urn:mine</key>{content}")),
                 "E_userMismatch",
             ),
             (
@@ -474,7 +475,7 @@ fn a_devices_service_is_found_in_uddi_and_by_its_wsdl() {
         let by_wsdl = ask(
             node,
             "findServicesByInterface",
-            "<interface>Thermometer</interface>",
+            "<interface>ThermometerService</interface>",
         )
         .await;
         assert!(by_wsdl.body.contains(&key), "{}", by_wsdl.body);
