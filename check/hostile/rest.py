@@ -11,8 +11,8 @@ from web import garbage, slow_peers
 from wire import Honest, Web, measured, resident_bytes
 
 TIME_LIMIT_S = 5.0  # limits.query_time_ms
-# What the limits of one query allow: 64 MiB as estimated for joins and sorting, of which the process has about twice
-# as much, and 16 MiB of an answer.
+# What the limits of one query allow: 64 MiB for joins and sorting, of which a query holds at most a quarter more than
+# estimated, and 16 MiB of an answer; and what the allocator keeps of both.
 QUERIES_GROWTH_MAX = 192 << 20
 NEIGHBOUR_MAX_MS = 1_500
 # A heavy query ends by its steps within a tenth of a second: some seconds of them overlap for certain.

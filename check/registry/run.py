@@ -3,8 +3,10 @@
     python check/registry/run.py CHAPPE WORK JARS
 
 1. zeep (Python) reads the WSDL that the node serves, and drives the node with it.
-2. UDDI4J over Axis 1.4 (the JARS, run by Java) does so over HTTP/1.0, with every call that it has.
-3. Both find the service of a device that appears meanwhile by its name, read its binding, and zeep finds it by its WSDL.
+2. SPARQLWrapper (Python) asks in every form of the SPARQL 1.1 Protocol and in every format.
+3. UDDI4J over Axis 1.4 (the JARS, run by Java) does so over HTTP/1.0, with every call that it has.
+4. UDDI4J and zeep find the service of a device that appears meanwhile by its name, read its binding, and zeep finds it by its
+   WSDL.
 
 Needs the Python packages and jars of the group in `check/peers`; loopback only.
 """
@@ -62,6 +64,8 @@ def check(chappe: str, work: pathlib.Path, jars: pathlib.Path) -> None:
         token = (work / "data" / "new-token").read_text().strip()
         print("-- zeep", flush=True)
         run([sys.executable, str(HERE / "zeep_peer.py"), url, "operator", token], "zeep")
+        print("-- SPARQLWrapper", flush=True)
+        run([sys.executable, str(HERE / "sparql_peer.py"), url, token], "SPARQLWrapper")
         print("-- UDDI4J", flush=True)
         classes = work / "classes"
         classes.mkdir()

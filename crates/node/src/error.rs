@@ -73,6 +73,12 @@ pub enum StartError {
         /// The cause.
         source: chappe_registry::Error,
     },
+    /// The store of the registry cannot be reached or read.
+    #[error("cannot open the registry: {reason}")]
+    Store {
+        /// The cause.
+        reason: String,
+    },
     /// The files of what an operator decided about devices cannot be read.
     #[error("cannot read what was decided about devices: {reason}")]
     Devices {
@@ -82,6 +88,12 @@ pub enum StartError {
     /// A file of a checked value set cannot be read or is invalid.
     #[error("cannot read a value set of UDDI: {reason}")]
     Taxonomies {
+        /// The file and the cause.
+        reason: String,
+    },
+    /// An ontology cannot be read or is invalid.
+    #[error("cannot read an ontology: {reason}")]
+    Ontologies {
         /// The file and the cause.
         reason: String,
     },
@@ -179,6 +191,9 @@ impl StartError {
             Self::Taxonomies { .. } => Some(
                 "correct the file or move it out of registry.taxonomies_directory".to_owned(),
             ),
+            Self::Ontologies { .. } => Some(
+                "correct the file or move it out of registry.ontologies_directory".to_owned(),
+            ),
             Self::Exchange { source, .. } => source.hint(),
             Self::Token { path, .. } => Some(format!(
                 "chmod 600 {0}; or remove {0}: the next start creates a new token",
@@ -194,6 +209,7 @@ impl StartError {
                 chappe_log::Error::NewerFormat { .. } => None,
                 _ => Some(format!("chappe data check {}", parent(path))),
             },
+            Self::Store { .. } => Some("check registry.postgres".to_owned()),
             Self::Streams { path, .. } | Self::Registry { path, .. } => {
                 Some(format!("chappe data check {}", parent(path)))
             }

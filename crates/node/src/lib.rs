@@ -36,6 +36,7 @@ mod metrics;
 mod node;
 mod notices;
 mod observability;
+mod ontologies;
 mod permits;
 mod producer;
 mod registrar;

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::catalogue::{self, Catalogue};
 use crate::completeness::Ledger;
 use crate::config::Config;
-use crate::data::{self, Lock, log_directory, registry_directory};
+use crate::data::{self, Lock, log_directory};
 use crate::devices::Devices;
 use crate::error::StartError;
 use crate::http;
@@ -68,12 +68,14 @@ impl Node {
         })?;
         let drops = Drops::default();
         let sockets = crate::links::bind(&config.exchange, &key.curve(), &drops).await?;
+        let ontologies = crate::ontologies::read(&config.registry.ontologies_directory)
+            .map_err(|reason| StartError::Ontologies { reason })?;
         let size_limit = SizeLimit::of(&config).map_err(|source| StartError::Directory {
             path: log_directory(&directory),
             source,
         })?;
         let (storage, recoveries) = Storage::open(&config, size_limit)?;
-        let registry = open_registry(&registry_directory(&directory), &storage.registry_log)?;
+        let (registry, registry_outage) = open_registry(&config, &storage.registry_log)?;
         let catalogue =
             Catalogue::open(storage.log.clone(), config.log.level, &config).map_err(|error| {
                 StartError::Streams {
@@ -92,6 +94,7 @@ impl Node {
         let registrar = Registrar::new(
             registry.clone(),
             config.registry.max_bytes as usize,
+            Registrar::owner_of(config.registry.store, key.public()),
             owners.clone(),
             catalogue.names().clone(),
             observability.clone(),
@@ -127,6 +130,7 @@ impl Node {
                 .map_err(|reason| StartError::Taxonomies { reason })?,
             signatures: Signatures::open(&config)?,
             registry,
+            registry_outage,
             registrar,
             things: Things::default(),
             catalogue,
@@ -151,6 +155,7 @@ impl Node {
         publish_node(&app).await;
         publish_canonical_tmodels(&app).await;
         crate::devices::publish_business(&app).await;
+        crate::ontologies::publish(&app, ontologies).await;
         crate::written::register(&app).await;
         crate::links::start(&app, sockets).await?;
         crate::kad::start(&app)?;

@@ -22,6 +22,8 @@ pub(crate) struct Producer<'a> {
     pub(crate) types: &'a [String],
     /// Its scopes, which its streams share.
     pub(crate) scopes: &'a [String],
+    /// It is a device, the platform of the sensors that its streams are.
+    pub(crate) is_platform: bool,
 }
 
 impl<'a> Producer<'a> {
@@ -31,6 +33,7 @@ impl<'a> Producer<'a> {
             key,
             types: &[],
             scopes: &[],
+            is_platform: false,
         }
     }
 
@@ -65,6 +68,9 @@ impl<'a> Producer<'a> {
             of_field(v::FIELD_TYPE, literal(word.as_str().unwrap_or_default()));
             if let Some(unit) = &field.unit {
                 of_field(v::UNIT, literal(unit));
+                if let Some(unit) = v::qudt::unit(unit) {
+                    of_field(v::HAS_UNIT, unit.into());
+                }
             }
             if let Some(text) = &field.description {
                 of_field(v::RDFS_COMMENT, literal(text));
@@ -76,6 +82,11 @@ impl<'a> Producer<'a> {
                 };
                 of_field(v::OBSERVED_PROPERTY, property.clone().into());
                 say.object(v::OBSERVES, property.into());
+                // What observes a property is a sensor of whatever produces the stream.
+                say.object(v::RDF_TYPE, v::SENSOR.into_owned().into());
+                if self.is_platform {
+                    say.link(v::IS_HOSTED_BY, self.key);
+                }
             }
         }
         entity.triples = say.triples;

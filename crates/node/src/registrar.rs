@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use crate::accounts::Owners;
 use crate::catalogue::{Names, stream_name};
 use crate::clock;
+use crate::config::RegistryStore;
 use crate::notices::NoticeKind;
 use crate::observability::Observability;
 use crate::tasks::yield_every;
@@ -30,6 +31,9 @@ pub(crate) const OWN_KEYS: &str = "urn:chappe:";
 pub(crate) const LINK_TYPE: &str = "Link";
 /// The owner of entities that the node itself publishes.
 pub(crate) const NODE_OWNER: &str = "node";
+/// The prefix of the owner of a node's own entities in a registry that it shares with other nodes. No
+/// account has such a name.
+const NODE_OWNER_PREFIX: &str = "node:";
 
 /// Bits for new keys of UDDI data: different ones in one request, from a random start with a random step.
 ///
@@ -64,6 +68,8 @@ pub(crate) struct Registrar {
     registry: Registry,
     /// Bytes of all entities, at most.
     bytes_max: usize,
+    /// The owner of the node's own entities.
+    node_owner: String,
     owners: Arc<Owners>,
     /// The names of renamed streams.
     names: Arc<Names>,
@@ -80,6 +86,7 @@ impl Registrar {
     pub(crate) fn new(
         registry: Registry,
         bytes_max: usize,
+        node_owner: String,
         owners: Arc<Owners>,
         names: Arc<Names>,
         observability: Arc<Observability>,
@@ -88,6 +95,7 @@ impl Registrar {
         Self {
             registry,
             bytes_max,
+            node_owner,
             owners,
             names,
             changing: tokio::sync::RwLock::default(),
@@ -97,12 +105,27 @@ impl Registrar {
         }
     }
 
+    /// The owner of the node's own entities: in a shared registry, each node has its own.
+    pub(crate) fn owner_of(store: RegistryStore, public_key: impl std::fmt::Display) -> String {
+        match store {
+            RegistryStore::Log | RegistryStore::Memory => NODE_OWNER.to_owned(),
+            RegistryStore::Postgres => format!("{NODE_OWNER_PREFIX}{public_key}"),
+        }
+    }
+
+    /// Whether an owner is this or another node.
+    pub(crate) fn is_node(owner: &str) -> bool {
+        owner == NODE_OWNER || owner.starts_with(NODE_OWNER_PREFIX)
+    }
+
     /// Publishes entities, except those that are unchanged in the registry. Waits while too many changes
     /// are pending. They belong to the account that made them or their producer, or to the node.
     pub(crate) async fn publish(&self, mut entities: Vec<Entity>) {
         for entity in &mut entities {
             if let Some(owner) = self.owners.of(entity) {
                 entity.owner = owner;
+            } else if entity.owner == NODE_OWNER {
+                entity.owner.clone_from(&self.node_owner);
             }
         }
         let changes = entities.into_iter().map(Box::new).map(Change::Publish);
@@ -144,8 +167,17 @@ impl Registrar {
                 ..Search::default()
             };
             let mut keys = self.registry.search_keys(&search, &Principal::Operator);
-            // Those of clients have other keys.
-            keys.retain(|key| key.starts_with(OWN_KEYS) && !is_kept(key));
+            // Those of clients have other keys, and those of other nodes another owner.
+            keys.retain(|key| {
+                let is_own = || match self.node_owner == NODE_OWNER {
+                    true => true,
+                    false => {
+                        let entity = self.registry.get(key, &Principal::Operator);
+                        entity.is_some_and(|entity| entity.owner == self.node_owner)
+                    }
+                };
+                key.starts_with(OWN_KEYS) && !is_kept(key) && is_own()
+            });
             self.remove(keys).await;
         }
     }

@@ -18,7 +18,7 @@ use crate::permits::Permits;
 use crate::registrar::Registrar;
 use crate::sensors::Sensors;
 use crate::signatures::Signatures;
-use crate::storage::Storage;
+use crate::storage::{Outage, Storage};
 use crate::things::Things;
 use crate::wrappers::{Exporters, Wrappers};
 use crate::written::Producers;
@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) storage: Storage,
     pub(crate) catalogue: Catalogue,
     pub(crate) registry: Registry,
+    /// Why the store of the registry does not accept changes.
+    pub(crate) registry_outage: Outage,
     /// The checked value sets of UDDI.
     pub(crate) taxonomies: Arc<Taxonomies>,
     /// Signed SOAP messages; `None` if signatures count nowhere.
@@ -70,6 +72,7 @@ impl Shared {
     /// The reasons why the node does not accept data; empty when it does.
     pub(crate) fn reasons_not_ready(&self) -> Vec<String> {
         let mut reasons = self.storage.reasons_not_ready();
+        reasons.extend((self.registry_outage)().map(|reason| format!("registry: {reason}")));
         if *self.drain.borrow() {
             reasons.push("the node is shutting down".to_owned());
         }

@@ -1,14 +1,15 @@
 //! The two logs of a node: its streams and its registry.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chappe_log::{CorruptRange, Disk, Health, Level, Options, QueueFull, Recovery, Store};
-use chappe_registry::{LogJournal, Registry};
+use chappe_registry::{LogJournal, MemoryJournal, Registry};
 use chappe_transport::FileDisk;
 
 use crate::clock;
-use crate::config::Config;
+use crate::config::{Config, RegistryStore};
 use crate::data::{log_directory, registry_directory};
 use crate::error::StartError;
 use crate::notices::{NoticeKind, Notices};
@@ -158,11 +159,65 @@ fn open_log(directory: &Path, options: Options) -> Result<(Store, Recovery), Sta
     })
 }
 
-/// Opens the registry from its log.
+/// Tells why the store of the registry does not accept changes; `None` while it does.
+pub(crate) type Outage = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+
+/// Opens the registry from its store.
 ///
 /// # Errors
-/// The journal cannot be read.
-pub(crate) fn open_registry(directory: &Path, store: &Store) -> Result<Registry, StartError> {
+/// The store cannot be reached or read.
+pub(crate) fn open_registry(
+    config: &Config,
+    log: &Store,
+) -> Result<(Registry, Outage), StartError> {
+    let never: Outage = Arc::new(|| None);
+    match config.registry.store {
+        RegistryStore::Log => {
+            let directory = registry_directory(&config.data_directory);
+            Ok((open_log_registry(&directory, log)?, never))
+        }
+        RegistryStore::Memory => {
+            let opened = Registry::open(MemoryJournal::new());
+            let failed = |error: chappe_registry::Error| StartError::Store {
+                reason: error.to_string(),
+            };
+            Ok((opened.map_err(failed)?, never))
+        }
+        RegistryStore::Postgres => open_postgres(config),
+    }
+}
+
+#[cfg(feature = "postgres")]
+fn open_postgres(config: &Config) -> Result<(Registry, Outage), StartError> {
+    use chappe_registry_postgres::{Options, PostgresJournal};
+    let rules = &config.registry.postgres;
+    let failed = |reason: String| StartError::Store { reason };
+    let read = |path: &Path| match path.as_os_str().is_empty() {
+        true => Ok(None),
+        false => std::fs::read(path)
+            .map(Some)
+            .map_err(|error| failed(format!("cannot read {}: {error}", path.display()))),
+    };
+    let password = read(&rules.password_file)?;
+    let password = password.map(|bytes| String::from_utf8_lossy(&bytes).trim_end().to_owned());
+    let options = Options {
+        url: rules.url.clone(),
+        password,
+        authorities: read(&rules.authorities)?,
+    };
+    let journal = PostgresJournal::open(&options).map_err(|error| failed(error.to_string()))?;
+    let status = journal.status();
+    let registry = Registry::open(journal).map_err(|error| failed(error.to_string()))?;
+    Ok((registry, Arc::new(move || status.outage())))
+}
+
+#[cfg(not(feature = "postgres"))]
+fn open_postgres(_: &Config) -> Result<(Registry, Outage), StartError> {
+    let reason = "this program was built without PostgreSQL".to_owned();
+    Err(StartError::Store { reason })
+}
+
+fn open_log_registry(directory: &Path, store: &Store) -> Result<Registry, StartError> {
     let path = || directory.to_owned();
     let existing = store.streams();
     let metadata = existing.iter().find(|info| info.name == "registry");

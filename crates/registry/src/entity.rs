@@ -280,6 +280,14 @@ pub(crate) fn term_bytes(term: &Term) -> usize {
     }
 }
 
+pub(crate) fn triple_bytes(triple: &Triple) -> usize {
+    let subject = match &triple.subject {
+        NamedOrBlankNode::NamedNode(node) => node.as_str().len(),
+        NamedOrBlankNode::BlankNode(node) => node.as_str().len(),
+    };
+    subject + triple.predicate.as_str().len() + term_bytes(&triple.object)
+}
+
 fn list(field: &'static str, items: &[String]) -> Result<(), Error> {
     if items.len() > MAX_LIST {
         return Err(invalid(field, format!("are more than {MAX_LIST}")));

@@ -10,11 +10,13 @@ use std::sync::Arc;
 use chappe_identity::Principal;
 use spareval::InternalQuad;
 
+use crate::budget::{Budget, BudgetSpent};
 use crate::dictionary::{Dictionary, Id};
+use crate::inference::Inferred;
+use crate::merged::Merged;
 use crate::partition::{Partition, Range, Triples};
 use crate::rights::Right;
 use crate::state::{State, StoredEntity};
-use crate::view::{Budget, BudgetSpent, Merged};
 
 /// Graphs that a query names with FROM or FROM NAMED, or the request's parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +25,8 @@ pub(crate) struct Dataset {
     pub(crate) default: Option<Vec<String>>,
     /// The named graphs are these; without it, all visible entities.
     pub(crate) named: Option<Vec<String>>,
+    /// Subclasses and subproperties are followed as the ontologies of these owners state them.
+    pub(crate) inferred_by: Option<Vec<String>>,
 }
 
 /// Known graphs tested at the price of one step.
@@ -102,6 +106,8 @@ pub(crate) enum Quads {
     Tested(Tested),
     /// In every visible graph, with its name.
     Every(Every),
+    /// Those and what follows from them.
+    Inferred(Box<Inferred>),
     /// Several of these in turn.
     Several(std::vec::IntoIter<Self>),
 }
@@ -115,6 +121,7 @@ impl Iterator for Quads {
             Self::Listed(listed) => listed.next(),
             Self::Tested(tested) => tested.next(),
             Self::Every(every) => every.next(),
+            Self::Inferred(inferred) => inferred.next(),
             Self::Several(parts) => loop {
                 // The first part that has a triple left.
                 let part = parts.as_mut_slice().first_mut()?;

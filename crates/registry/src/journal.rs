@@ -31,7 +31,8 @@ pub enum JournalError {
     /// A shared journal cannot be reached. Nothing was written; a later attempt may succeed.
     #[error("the store of the registry cannot be reached: {0}")]
     Away(String),
-    /// Records that a snapshot replaces were removed before they were read; read from the snapshot.
+    /// Records that a snapshot replaces were removed before they were read; read from the snapshot. All of
+    /// it can be followed.
     #[error("records from position {from} on are removed; the snapshot starts at {snapshot}")]
     Trimmed {
         /// The position asked for.

@@ -23,11 +23,12 @@
 //! # Ok::<(), chappe_registry::Error>(())
 //! ```
 //!
-//! This crate has no leases, no inference, no UDDI messages and no signatures.
+//! This crate has no leases and no signatures.
 
 #![forbid(unsafe_code)]
 
 mod access;
+mod budget;
 mod dictionary;
 mod entity;
 mod error;
@@ -38,23 +39,29 @@ mod graph_patterns;
 mod graphs;
 mod groups;
 mod guard;
+mod inference;
 mod journal;
 mod keys;
 mod limits;
 mod log_journal;
+mod merged;
 pub mod metadata;
 mod ordered;
 mod partition;
 mod pending;
 mod piece_keys;
 mod plan;
+mod queries;
+mod rdf_document;
 mod record;
 mod record_fields;
 mod registry;
+mod results;
 mod rights;
 mod rights_changes;
 mod scope;
 mod search;
+mod source;
 mod sparql;
 mod state;
 pub mod thing;
@@ -80,11 +87,13 @@ pub use journal::{Journal, JournalError, MemoryJournal, Receipt, Tail};
 pub use limits::{Interrupt, Room, SparqlError, SparqlLimits};
 pub use log_journal::LogJournal;
 pub use oxrdf;
+pub use rdf_document::{MAX_DOCUMENT_BYTES, ontology, triples_from_document};
 pub use registry::{MAX_BATCH_BYTES, Publication, Registry, Statistics};
+pub use results::{ResultFormat, SparqlAnswer};
 pub use rights::{Holder, Right, Rights};
 pub use scope::is_in_scope;
 pub use search::{DEFAULT_SEARCH_LIMIT, MAX_SEARCH_LIMIT, Search, SearchResult};
-pub use sparql::{Cost, SparqlAnswer};
+pub use sparql::{Cost, SparqlRequest};
 pub use turtle::triples_from_turtle;
 pub use watch::{
     MAX_KNOWN, Mark, ResyncReason, Watch, WatchEvent, WatchItem, WatchStart, WatchStep,

@@ -25,6 +25,7 @@ const FIELDS: u8 = 3;
 
 /// A step of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "nearly all steps publish")]
 pub(crate) enum Step {
     /// Publish this entity.
     Publish(Entity),

@@ -4,8 +4,11 @@
 //! Readers use a snapshot of memory and never wait for writers. Many changes may be in flight, so
 //! one sync of the journal commits them all.
 
-use std::collections::{BTreeMap, HashMap};
-use std::future::Future;
+mod publication;
+mod room;
+mod statistics;
+
+use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -16,14 +19,17 @@ use chappe_identity::Principal;
 use crate::entity::Entity;
 use crate::error::Error;
 use crate::feed::{Entry, Feed, Side, Subscription};
-use crate::journal::{Journal, JournalError, Receipt, Tail, block_on};
-use crate::limits::{Interrupt, Room, SparqlError, SparqlLimits};
+use crate::journal::{Journal, JournalError, Tail};
+use crate::limits::Room;
 use crate::pending::Pending;
 use crate::record::{Record, Step};
 use crate::rights::{OwnedRule, Right};
-use crate::search::{Search, SearchResult};
-use crate::sparql::{Cost, SparqlAnswer};
 use crate::state::State;
+pub use publication::Publication;
+use publication::{Again, InFlight};
+pub use statistics::Statistics;
+
+use room::{Amount, Taken};
 
 /// Records read from the journal at a time.
 const READ_BATCH: usize = 256;
@@ -112,29 +118,6 @@ impl Writer {
             conflicts: self.conflicts,
         }
     }
-}
-
-/// Size and state of the registry.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
-    /// Entities.
-    pub entities: usize,
-    /// Triples, counted once for each entity that brings them.
-    pub triples: usize,
-    /// Distinct terms.
-    pub terms: usize,
-    /// Bytes of the entities, as [`Entity::counted_bytes`] counts them.
-    pub bytes: usize,
-    /// Distinct access rules.
-    pub access_groups: usize,
-    /// Bytes of the indexes and the dictionary, computed from their capacities.
-    pub memory_bytes: usize,
-    /// Position of the last change in memory.
-    pub revision: u64,
-    /// Records in the journal since its newest snapshot started.
-    pub records_since_snapshot: u64,
-    /// Number of changes that the feed no longer remembers.
-    pub feed_forgotten: u64,
 }
 
 impl Registry {
@@ -329,50 +312,6 @@ impl Registry {
             .filter(|entity| entity.permits(principal, Right::Read))
     }
 
-    /// Finds entities by their fields.
-    #[must_use]
-    pub fn search(&self, search: &Search, principal: &Principal) -> SearchResult {
-        crate::search::run(&self.snapshot(), search, principal)
-    }
-
-    /// The keys of all entities that match, in the order of [`Registry::search`], without its limit unless
-    /// `search` names one.
-    #[must_use]
-    pub fn search_keys(&self, search: &Search, principal: &Principal) -> Vec<String> {
-        crate::search::keys(&self.snapshot(), search, principal)
-    }
-
-    /// Answers a SPARQL 1.1 SELECT or ASK query over the triples that `principal` may see. Blocks
-    /// the calling thread; a deep query is evaluated on its own thread with a larger stack.
-    ///
-    /// # Errors
-    /// [`SparqlError`]: the query is invalid, not supported, or exceeds a limit.
-    pub fn sparql(
-        &self,
-        query: &str,
-        principal: &Principal,
-        limits: &SparqlLimits,
-        interrupt: &Interrupt,
-    ) -> Result<SparqlAnswer, SparqlError> {
-        self.sparql_with_cost(query, principal, limits, interrupt)
-            .map(|(answer, _)| answer)
-    }
-
-    /// Like [`Registry::sparql`], with the cost of the answer.
-    ///
-    /// # Errors
-    /// As [`Registry::sparql`].
-    pub fn sparql_with_cost(
-        &self,
-        query: &str,
-        principal: &Principal,
-        limits: &SparqlLimits,
-        interrupt: &Interrupt,
-    ) -> Result<(SparqlAnswer, Cost), SparqlError> {
-        let state = self.snapshot();
-        crate::sparql::run(&state, query, principal, limits, interrupt)
-    }
-
     /// Memory as it is now.
     pub(crate) fn snapshot(&self) -> Arc<State> {
         self.inner.apply_dropped();
@@ -477,36 +416,6 @@ impl Registry {
         writer.bytes_since_snapshot = 0;
         Ok(())
     }
-
-    /// The number of an owner's entities.
-    #[must_use]
-    pub fn entities_of(&self, owner: &str) -> usize {
-        self.inner.snapshot_of_memory().owned_by(owner).0
-    }
-
-    /// Bytes of the entities of an owner, as [`Entity::counted_bytes`] counts them.
-    #[must_use]
-    pub fn bytes_of(&self, owner: &str) -> usize {
-        self.inner.snapshot_of_memory().owned_by(owner).1
-    }
-
-    /// Sizes and counters.
-    #[must_use]
-    pub fn statistics(&self) -> Statistics {
-        let state = self.snapshot();
-        let records_since_snapshot = self.inner.writer().since_snapshot;
-        Statistics {
-            entities: state.len(),
-            triples: state.triples(),
-            terms: state.terms(),
-            bytes: state.bytes(),
-            access_groups: state.access_groups(),
-            memory_bytes: state.memory_bytes(),
-            revision: self.inner.feed.last(),
-            records_since_snapshot,
-            feed_forgotten: self.inner.feed.forgotten(),
-        }
-    }
 }
 
 impl std::fmt::Debug for Registry {
@@ -517,126 +426,7 @@ impl std::fmt::Debug for Registry {
     }
 }
 
-/// Entities of one owner, or of all.
-#[derive(Clone, Copy, Debug, Default)]
-struct Amount {
-    entities: usize,
-    bytes: usize,
-}
-
-impl Amount {
-    fn add(&mut self, other: Self) {
-        self.entities += other.entities;
-        self.bytes += other.bytes;
-    }
-
-    fn remove(&mut self, other: Self) {
-        self.entities = self.entities.saturating_sub(other.entities);
-        self.bytes = self.bytes.saturating_sub(other.bytes);
-    }
-}
-
-/// Room for entities in flight; dropping it frees the room, which the entities in memory take from then on.
-struct Taken {
-    inner: Arc<Inner>,
-    by_owner: BTreeMap<String, Amount>,
-}
-
-impl Drop for Taken {
-    fn drop(&mut self) {
-        let mut in_flight = self.inner.in_flight();
-        for (owner, amount) in &self.by_owner {
-            if let Some(held) = in_flight.get_mut(owner) {
-                held.remove(*amount);
-                if held.entities == 0 {
-                    in_flight.remove(owner);
-                }
-            }
-        }
-    }
-}
-
 impl Inner {
-    fn in_flight(&self) -> MutexGuard<'_, HashMap<String, Amount>> {
-        self.in_flight
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes the room for what a record publishes, as long as it is in flight. What the record
-    /// replaces or removes makes room at once.
-    fn take_room(self: &Arc<Self>, record: &Record, room: &Room) -> Result<Option<Taken>, Error> {
-        let mut by_owner: BTreeMap<String, Amount> = BTreeMap::new();
-        let mut published = Amount::default();
-        for entity in record.published() {
-            let amount = Amount {
-                entities: 1,
-                bytes: entity.counted_bytes(),
-            };
-            by_owner
-                .entry(entity.owner.clone())
-                .or_default()
-                .add(amount);
-            published.add(amount);
-        }
-        if by_owner.is_empty() {
-            return Ok(None);
-        }
-        let state = self.snapshot_of_memory();
-        let (mut freed, mut freed_by_owner) = (0, HashMap::<String, Amount>::new());
-        for key in record.keys() {
-            if let Some((rule, _)) = state.rule_of(key) {
-                let bytes = state.bytes_at(key);
-                freed += bytes;
-                let amount = Amount { entities: 1, bytes };
-                freed_by_owner.entry(rule.owner).or_default().add(amount);
-            }
-        }
-        let mut in_flight = self.in_flight();
-        for (owner, amount) in &by_owner {
-            let (entities, bytes) = state.owned_by(owner);
-            let mut used = in_flight.get(owner).copied().unwrap_or_default();
-            used.add(Amount { entities, bytes });
-            let mut after = used;
-            after.remove(freed_by_owner.get(owner).copied().unwrap_or_default());
-            after.add(*amount);
-            // An entity may always become smaller.
-            if after.bytes > room.owner_bytes && after.bytes > used.bytes {
-                return Err(Error::NoRoom {
-                    whose: format!("the entities of {owner:?}"),
-                    bytes: after.bytes,
-                    limit: room.owner_bytes,
-                    is_owners: true,
-                });
-            }
-            if after.entities > room.owner_entities && after.entities > used.entities {
-                return Err(Error::TooManyEntities {
-                    owner: owner.clone(),
-                    entities: after.entities,
-                    limit: room.owner_entities,
-                });
-            }
-        }
-        let used = state.bytes() + in_flight.values().map(|held| held.bytes).sum::<usize>();
-        let bytes = used.saturating_sub(freed) + published.bytes;
-        if bytes > room.total_bytes && bytes > used {
-            return Err(Error::NoRoom {
-                whose: "all entities".to_owned(),
-                bytes,
-                limit: room.total_bytes,
-                is_owners: false,
-            });
-        }
-        for (owner, amount) in &by_owner {
-            in_flight.entry(owner.clone()).or_default().add(*amount);
-        }
-        drop(in_flight);
-        Ok(Some(Taken {
-            inner: Arc::clone(self),
-            by_owner,
-        }))
-    }
-
     fn writer(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -685,7 +475,11 @@ impl Inner {
     /// Makes a change visible, or takes it back.
     fn resolve(&self, position: u64, outcome: Result<(), JournalError>) -> Result<u64, Error> {
         match outcome {
-            Ok(()) => self.apply_through(position).map(|()| position),
+            Ok(()) => match self.apply_through(position) {
+                // It is stored, and visible here once the store can be read again.
+                Err(Error::Journal(JournalError::Away(_))) => Ok(position),
+                applied => applied.map(|()| position),
+            },
             // All that was in flight with it is refused too, and the journal has counted that.
             Err(error) if self.journal.is_shared() => {
                 let caught_up = self.catch_up(&mut self.writer());
@@ -877,6 +671,10 @@ impl Inner {
                 read = position;
             }
         }
+        if read < snapshot {
+            let reason = format!("the snapshot at position {snapshot} cannot be read");
+            return Err(JournalError::Away(reason).into());
+        }
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
         writer.applied = read;
         writer.snapshot = snapshot;
@@ -1012,119 +810,4 @@ fn remove_in(state: &mut State, key: String) -> Option<Entry> {
         predicates,
         is_of_rights: false,
     })
-}
-
-/// A change that its journal has not acknowledged.
-struct InFlight {
-    position: u64,
-    receipt: Receipt,
-    again: Option<Again>,
-}
-
-/// How a change is made again when its receipt reports that another node was faster.
-enum Again {
-    Publish(Box<Entity>, Room),
-    Remove(String),
-}
-
-impl Again {
-    /// Checks the change and appends it again.
-    fn submit(self, inner: &Arc<Inner>) -> Result<Publication, Error> {
-        let registry = Registry {
-            inner: Arc::clone(inner),
-        };
-        match self {
-            Self::Publish(entity, room) => registry.publish_within(*entity, &room),
-            Self::Remove(key) => registry.remove(&key),
-        }
-    }
-}
-
-/// A change in flight. Resolves with its revision once it is durable and visible.
-#[must_use = "the change is acknowledged only when this resolves"]
-pub struct Publication {
-    position: u64,
-    /// Absent once it has resolved.
-    in_flight: Option<InFlight>,
-    inner: Arc<Inner>,
-    /// How often other nodes were faster.
-    conflicts: usize,
-    _taken: Option<Taken>,
-}
-
-impl Publication {
-    /// Position in the journal: the future revision of the change. In a shared journal it changes when
-    /// another node is faster.
-    #[must_use]
-    pub fn position(&self) -> u64 {
-        self.position
-    }
-
-    fn set_again(&mut self, again: Option<Again>) {
-        if let Some(in_flight) = &mut self.in_flight {
-            in_flight.again = again;
-        }
-    }
-
-    /// Blocks the calling thread until the change is durable and visible.
-    ///
-    /// # Errors
-    /// The journal's error; then the change is not in memory.
-    pub fn wait(self) -> Result<u64, Error> {
-        block_on(self)
-    }
-}
-
-impl Future for Publication {
-    type Output = Result<u64, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        loop {
-            let position = self.position;
-            let Some(in_flight) = &mut self.in_flight else {
-                return Poll::Ready(Ok(position));
-            };
-            let Poll::Ready(outcome) = Pin::new(&mut in_flight.receipt).poll(context) else {
-                return Poll::Pending;
-            };
-            let again = in_flight.again.take();
-            self.in_flight = None;
-            let error = match self.inner.resolve(position, outcome) {
-                Ok(position) => return Poll::Ready(Ok(position)),
-                Err(error) => error,
-            };
-            let Some(again) = again.filter(|_| error.is_conflict()) else {
-                return Poll::Ready(Err(error));
-            };
-            self.conflicts += 1;
-            if self.conflicts > MAX_CONFLICTS {
-                return Poll::Ready(Err(error));
-            }
-            // Its room is taken again.
-            self._taken = None;
-            let mut next = match again.submit(&self.inner) {
-                Ok(next) => next,
-                Err(error) => return Poll::Ready(Err(error)),
-            };
-            self.position = next.position;
-            self.in_flight = next.in_flight.take();
-            self._taken = next._taken.take();
-        }
-    }
-}
-
-impl Drop for Publication {
-    fn drop(&mut self) {
-        if let Some(in_flight) = self.in_flight.take() {
-            self.inner.adopt(in_flight);
-        }
-    }
-}
-
-impl std::fmt::Debug for Publication {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Publication")
-            .field("position", &self.position)
-            .finish_non_exhaustive()
-    }
 }

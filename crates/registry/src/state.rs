@@ -523,9 +523,8 @@ impl<'a> Fields<'a> {
         let predicate = self.dictionary.iri(predicate.as_str());
         let dictionary = self.dictionary;
         let triples = self.stored.own_triples().iter();
-        triples.filter_map(move |[_, verb, object]| {
-            (Some(*verb) == predicate).then(|| dictionary.value(*object))
-        })
+        let stating = triples.filter(move |[_, verb, _]| Some(*verb) == predicate);
+        stating.map(move |[_, _, object]| dictionary.value(*object))
     }
 
     /// What UDDI data it is, if it is any.

@@ -1,10 +1,13 @@
-//! The IRIs that describe entities: SOSA/SSN, RDF, RDFS and Chappe's own terms.
+//! The IRIs that describe entities: SOSA/SSN, Thing Description, QUDT, RDF, RDFS and Chappe's own terms.
 //!
-//! Own terms exist only where the standards define none. Units are UCUM codes as plain literals.
-//! Sources: SOSA/SSN (W3C and OGC Recommendation, 19 October 2017); RDF Schema 1.1.
+//! Own terms exist only where the standards define none. Units are UCUM codes as plain literals, and
+//! units of QUDT where [`qudt`] has them.
+//! Sources: SOSA/SSN (W3C and OGC Recommendation, 19 October 2017); RDF Schema 1.1; Web of Things
+//! Thing Description 1.1; QUDT 2.1.
 
 use oxrdf::NamedNodeRef;
 
+pub mod qudt;
 pub mod td;
 pub mod uddi;
 pub mod wsdl;
@@ -20,6 +23,9 @@ pub const SOSA: &str = "http://www.w3.org/ns/sosa/";
 /// Namespace of SSN.
 pub const SSN: &str = "http://www.w3.org/ns/ssn/";
 
+/// The type of entities that are ontologies.
+pub const ONTOLOGY_TYPE: &str = "{http://www.w3.org/2002/07/owl#}Ontology";
+
 macro_rules! terms {
     ($($(#[$doc:meta])* $name:ident = $iri:literal;)*) => {
         $($(#[$doc])* pub const $name: NamedNodeRef<'static> = NamedNodeRef::new_unchecked($iri);)*
@@ -33,6 +39,10 @@ terms! {
     RDFS_LABEL = "http://www.w3.org/2000/01/rdf-schema#label";
     /// Text about a thing.
     RDFS_COMMENT = "http://www.w3.org/2000/01/rdf-schema#comment";
+    /// A class is narrower than another.
+    SUB_CLASS_OF = "http://www.w3.org/2000/01/rdf-schema#subClassOf";
+    /// A property is narrower than another.
+    SUB_PROPERTY_OF = "http://www.w3.org/2000/01/rdf-schema#subPropertyOf";
     /// A sensor observes a property.
     OBSERVES = "http://www.w3.org/ns/sosa/observes";
     /// A field or observation is about a property.
@@ -45,6 +55,8 @@ terms! {
     SENSOR = "http://www.w3.org/ns/sosa/Sensor";
     /// The class of platforms.
     PLATFORM = "http://www.w3.org/ns/sosa/Platform";
+    /// Unit of a field's values, a unit of QUDT.
+    HAS_UNIT = "http://qudt.org/schema/qudt/hasUnit";
     /// Type of an entity, a literal `{namespace}local`.
     TYPE = "https://chappe.example/ns#type";
     /// Scope of an entity, a literal URI.

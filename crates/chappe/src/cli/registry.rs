@@ -1,5 +1,7 @@
 //! The command line of `chappe registry`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 use super::{Format, NodeAddress};
@@ -35,6 +37,31 @@ pub(crate) enum RegistryVerb {
         after_help = "Examples:\n  chappe registry subscribe                                     all changes\n  chappe registry subscribe --kind device --present             what is there, then what changes\n  chappe registry subscribe --key http://example.com/pump-7 --json\n  chappe registry subscribe --query 'SELECT ?s WHERE { ?s <http://example.com/flow> ?f }'\n\nReconnects when the node is away and misses nothing: `resync` says that the whole state follows anew.\nWith --json a line has an id, unless it is part of the present state; --after resumes there."
     )]
     Subscribe(RegistrySubscribe),
+    /// Attach a piece of metadata to an entity of anybody's, or update one of your own.
+    #[command(
+        after_help = "Examples:\n  chappe registry annotate http://example.com/pump-7 http://example.com/calibrated 2026-11-20\n  chappe registry annotate http://example.com/pump-7 http://example.com/manual --uri http://example.com/pump.pdf\n  chappe registry annotate http://example.com/pump-7 http://example.com/test --turtle test.ttl\n  chappe registry annotate http://example.com/pump-7 http://example.com/calibrated 2026-11-26 --piece urn:uuid:...\n\nA piece is yours: it names you as its author, and the entity stays as it is. Needs the role write."
+    )]
+    Annotate(RegistryAnnotate),
+    /// List pieces of metadata with their authors.
+    #[command(
+        after_help = "Examples:\n  chappe registry annotations http://example.com/pump-7\n  chappe registry annotations --type http://example.com/calibrated --author ada --json\n\nExit code 1 when there is none."
+    )]
+    Annotations(RegistryAnnotations),
+    /// Delete a piece of metadata.
+    #[command(
+        after_help = "Example:\n  chappe registry withdraw urn:uuid:6f1a1c1e-3d67-4f3e-9a44-0a6a2b0b5a10"
+    )]
+    Withdraw(RegistryRemove),
+    /// Write all entities that you may see to a file, as N-Quads, TriG or UDDI XML.
+    #[command(
+        after_help = "Examples:\n  chappe registry export > registry.nq\n  chappe registry export --format trig --to registry.trig\n  chappe registry export --format uddi --to businesses.xml"
+    )]
+    Export(RegistryExport),
+    /// Read a file of `chappe registry export`, or of another UDDI registry, into a node.
+    #[command(
+        after_help = "Examples:\n  chappe registry import registry.nq\n  chappe registry import businesses.xml --format uddi\n\nThe whole file or nothing: an error names the line. Entities of nodes are left out, since nodes publish\nthem. Needs the role administer."
+    )]
+    Import(RegistryImport),
 }
 
 /// Flags of `registry find`.
@@ -120,6 +147,9 @@ pub(crate) struct RegistryQuery {
     /// How to print the rows.
     #[arg(long, value_enum, default_value = "table")]
     pub format: Format,
+    /// Follow subclasses and subproperties of the ontologies of the node and of your account.
+    #[arg(long)]
+    pub inferred: bool,
     /// Which node.
     #[command(flatten)]
     pub node: NodeAddress,
@@ -157,6 +187,86 @@ pub(crate) struct RegistrySubscribe {
     /// End after this many changes.
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `registry annotate`.
+#[derive(Debug, Args)]
+pub(crate) struct RegistryAnnotate {
+    /// The key of the entity that it is about.
+    pub subject: String,
+    /// What it states, an IRI.
+    #[arg(value_name = "TYPE")]
+    pub piece_type: String,
+    /// The value, a text.
+    #[arg(required_unless_present_any = ["uri", "turtle"])]
+    pub value: Option<String>,
+    /// The datatype of the value, an IRI. Default: plain text.
+    #[arg(long, value_name = "IRI", requires = "value")]
+    pub datatype: Option<String>,
+    /// The value, a URI.
+    #[arg(long, conflicts_with = "value")]
+    pub uri: Option<String>,
+    /// The value, an RDF graph in a Turtle document; `-` for standard input.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["value", "uri"])]
+    pub turtle: Option<String>,
+    /// Update this piece instead.
+    #[arg(long, value_name = "KEY")]
+    pub piece: Option<String>,
+    /// Who may read it: everybody, accounts, account:NAME, group:NAME or role:ROLE; may be repeated.
+    ///
+    /// Default: those who may read the entity.
+    #[arg(long = "reader", value_name = "WHO")]
+    pub readers: Vec<String>,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `registry annotations`.
+#[derive(Debug, Args)]
+pub(crate) struct RegistryAnnotations {
+    /// The key of the entity that they are about.
+    #[arg(required_unless_present_any = ["piece_type", "author"])]
+    pub subject: Option<String>,
+    /// Only those that state this, an IRI.
+    #[arg(long = "type", value_name = "TYPE")]
+    pub piece_type: Option<String>,
+    /// Only those of this account.
+    #[arg(long, value_name = "ACCOUNT")]
+    pub author: Option<String>,
+    /// At most this many.
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    pub limit: usize,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `registry export`.
+#[derive(Debug, Args)]
+pub(crate) struct RegistryExport {
+    /// nquads, trig or uddi.
+    #[arg(long, default_value = "nquads")]
+    pub format: String,
+    /// The file. Default: standard output.
+    #[arg(long, value_name = "FILE")]
+    pub to: Option<PathBuf>,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `registry import`.
+#[derive(Debug, Args)]
+pub(crate) struct RegistryImport {
+    /// The file; `-` for standard input.
+    pub file: String,
+    /// nquads, trig or uddi. Default: by the end of the file's name (.nq, .trig, .xml).
+    #[arg(long)]
+    pub format: Option<String>,
     /// Which node.
     #[command(flatten)]
     pub node: NodeAddress,

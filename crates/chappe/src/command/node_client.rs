@@ -1,5 +1,7 @@
 //! A client of a node's REST interface.
 
+mod transfer;
+
 use std::time::Duration;
 
 use chappe_transport::tls;
@@ -145,6 +147,20 @@ impl NodeClient {
             .send(Method::GET, path, "application/json, */*;q=0.5", None)
             .await?;
         Ok(serde_json::from_slice(&read(response).await?)?)
+    }
+
+    /// Gets a text in one of the accepted formats, with its media type.
+    pub(crate) async fn get_text(
+        &self,
+        path: &str,
+        accept: &str,
+    ) -> Result<(String, String), Failure> {
+        let response = self.send(Method::GET, path, accept, None).await?;
+        let kind = response.headers().get("content-type");
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = kind.to_owned();
+        let text = read(response).await?;
+        Ok((kind, String::from_utf8_lossy(&text).into_owned()))
     }
 
     /// Posts a JSON document and gets one.

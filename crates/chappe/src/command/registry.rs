@@ -1,16 +1,19 @@
 //! `chappe registry`: finds, shows, publishes, removes and follows what a node's registry holds.
 
+mod pieces;
+
 use std::io::Read;
 use std::time::Duration;
 
+use chappe_registry::Format;
 use serde_json::{Value, json};
 
 use super::network;
 use super::node_client::{Events, NodeClient, ServerEvent};
 use super::query::{self, percent};
 use crate::cli::{
-    Query, RegistryFind, RegistryPublish, RegistryQuery, RegistryRemove, RegistryShow,
-    RegistrySubscribe, RegistryVerb,
+    Query, RegistryExport, RegistryFind, RegistryImport, RegistryPublish, RegistryQuery,
+    RegistryRemove, RegistryShow, RegistrySubscribe, RegistryVerb,
 };
 use crate::output::{self, Failure, Outcome, Table};
 
@@ -35,6 +38,11 @@ pub(crate) fn run(verb: RegistryVerb, json: bool) -> Outcome {
                     RegistryVerb::Publish(flags) => publish(flags, json).await,
                     RegistryVerb::Remove(flags) => remove(flags, json).await,
                     RegistryVerb::Subscribe(flags) => subscribe(flags, json).await,
+                    RegistryVerb::Annotate(flags) => pieces::annotate(flags, json).await,
+                    RegistryVerb::Annotations(flags) => pieces::list(flags, json).await,
+                    RegistryVerb::Withdraw(flags) => pieces::withdraw(flags, json).await,
+                    RegistryVerb::Export(flags) => export(flags, json).await,
+                    RegistryVerb::Import(flags) => import(flags, json).await,
                     RegistryVerb::Query(_) => Ok(()),
                 }
             } => result,
@@ -47,6 +55,7 @@ fn sparql(flags: RegistryQuery) -> Query {
     Query {
         query: flags.query,
         sparql: true,
+        inferred: flags.inferred,
         limit: flags.limit,
         format: flags.format,
         from: None,
@@ -272,6 +281,79 @@ fn show_event(event: &ServerEvent, data: &Value, id: Option<&str>, json: bool) {
             output::line(format_args!("{change:<8}{kind:<15} {key}  {name}"));
         }
     }
+}
+
+async fn export(flags: RegistryExport, json: bool) -> Outcome {
+    let node = NodeClient::new(&flags.node)?;
+    let path = format!("/api/v1/registry/export?format={}", percent(&flags.format));
+    let Some(file) = flags.to else {
+        node.download(&path, &mut std::io::stdout().lock()).await?;
+        return Ok(());
+    };
+    // Beside the file, so that a failure leaves no half of one under its name.
+    let cannot =
+        |error: std::io::Error| Failure::new(format!("cannot write {}: {error}", file.display()));
+    let mut part = file.clone().into_os_string();
+    part.push(".part");
+    let mut to = std::fs::File::create(&part).map_err(cannot)?;
+    let written = async {
+        let bytes = node.download(&path, &mut to).await?;
+        to.sync_all().map_err(cannot)?;
+        std::fs::rename(&part, &file).map_err(cannot)?;
+        Ok::<u64, Failure>(bytes)
+    };
+    let written = written.await;
+    if written.is_err() {
+        // The reason of the failure is told; that this fails too is not more to know.
+        let _ = std::fs::remove_file(&part);
+    }
+    let bytes = written?;
+    if json {
+        output::json(&json!({ "file": file, "bytes": bytes }));
+    } else {
+        output::line(format_args!("wrote {bytes} bytes to {}", file.display()));
+    }
+    Ok(())
+}
+
+async fn import(flags: RegistryImport, json: bool) -> Outcome {
+    let node = NodeClient::new(&flags.node)?;
+    let format = match &flags.format {
+        Some(word) => Format::from_word(word),
+        None => Format::ALL.into_iter().find(|format| {
+            let ending = match format {
+                Format::NQuads => ".nq",
+                Format::TriG => ".trig",
+                Format::UddiXml => ".xml",
+            };
+            flags.file.ends_with(ending)
+        }),
+    };
+    let format = format.ok_or_else(|| {
+        Failure::new(format!("the format of {} is not known", flags.file))
+            .hint("add --format nquads, trig or uddi")
+    })?;
+    let (path, kind) = ("/api/v1/registry/import", format.media_type());
+    let imported = match flags.file.as_str() {
+        "-" => node.upload(path, kind, std::io::stdin()).await?,
+        file => {
+            let file = std::fs::File::open(file)
+                .map_err(|error| Failure::new(format!("cannot read {file}: {error}")))?;
+            node.upload(path, kind, file).await?
+        }
+    };
+    if json {
+        output::json(&imported);
+        return Ok(());
+    }
+    output::line(format_args!("imported {} entities", imported["entities"]));
+    if imported["left_out"] != 0 {
+        output::note(format_args!(
+            "{} entities of nodes were left out: nodes publish them",
+            imported["left_out"]
+        ));
+    }
+    Ok(())
 }
 
 fn entity_path(key: &str) -> String {

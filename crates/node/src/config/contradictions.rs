@@ -23,6 +23,7 @@ pub(super) fn contradictions(
     found.extend(signatures(config, settings));
     found.extend(exchange(config, settings));
     found.extend(exclusions(config, settings));
+    found.extend(postgres(config, settings));
     let kad = config.kad.contradictions().into_iter();
     found.extend(kad.map(|(key, message, hint)| at(settings, key, message, hint)));
     found.extend(links(config, settings, lines));
@@ -46,6 +47,36 @@ fn at(settings: &[Setting], key: &str, message: String, hint: &str) -> Problem {
         message,
         hint: Some(hint.to_owned()),
     }
+}
+
+/// Requires a database for the store `postgres`, and a program that has this store.
+fn postgres(config: &Config, settings: &[Setting]) -> Option<Problem> {
+    let registry = &config.registry;
+    let url = registry.postgres.url.as_str();
+    let user = url.split_once("://").map_or("", |(_, rest)| rest);
+    let user = user.split_once('@').map_or("", |(user, _)| user);
+    if user.contains(':') {
+        let message = "the URL has a password, which `chappe config` would show".to_owned();
+        let hint = "write it to a file, and name the file in registry.postgres.password_file";
+        return Some(at(settings, "registry.postgres.url", message, hint));
+    }
+    if registry.store != super::RegistryStore::Postgres {
+        return None;
+    }
+    let (key, message, hint) = match (cfg!(feature = "postgres"), url.is_empty()) {
+        (false, _) => (
+            "registry.store",
+            "this program was built without PostgreSQL",
+            "build it with `cargo build --release --features postgres`",
+        ),
+        (true, true) => (
+            "registry.postgres.url",
+            "the store postgres needs a database",
+            "set it under [registry.postgres], such as \"postgres://chappe@localhost/chappe\"",
+        ),
+        (true, false) => return None,
+    };
+    Some(at(settings, key, message.to_owned(), hint))
 }
 
 /// Refuses an exclusion that would match every device.

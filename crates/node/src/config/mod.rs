@@ -333,10 +333,49 @@ pub struct RegistryRules {
     /// status 507. `registry.max_bytes` limits all of them together.
     #[schemars(range(min = 100, max = 100_000_000))]
     pub max_entities: u32,
+    /// Where changes are recorded: `log`, in the data directory; `memory`, nowhere, so that the registry is
+    /// empty after each start; or `postgres`, in a database that several nodes share (docs/stores.md).
+    pub store: RegistryStore,
+    /// The database of the store `postgres`.
+    pub postgres: Postgres,
     /// Directory of the value sets of UDDI that are checked (*.txt), read at the start. Each is named by the
     /// UUID of its tModel and has one value in each line. Relative to this file.
     #[schemars(length(min = 1))]
     pub taxonomies_directory: PathBuf,
+    /// Directory of ontologies (*.ttl, *.nt, *.rdf, *.owl), read at the start: up to 64, each up to 10,000
+    /// triples. Searches and queries with `inferred` follow their subclasses and subproperties. Relative to
+    /// this file.
+    #[schemars(length(min = 1))]
+    pub ontologies_directory: PathBuf,
+}
+
+/// Where the changes of the registry are recorded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum RegistryStore {
+    /// In the data directory.
+    #[default]
+    Log,
+    /// Nowhere.
+    Memory,
+    /// In PostgreSQL.
+    Postgres,
+}
+
+/// The PostgreSQL database of the registry.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Postgres {
+    /// `postgres://USER@HOST:PORT/DATABASE`, without the password; of a Unix socket
+    /// `postgres://USER@/DATABASE?host=/run/postgresql`. The user needs the right to create a schema.
+    pub url: String,
+    /// File with the password; empty: none. Relative to this file.
+    pub password_file: PathBuf,
+    /// PEM file of the authorities that may sign the server's certificate; the connection is TLS then. Empty:
+    /// no TLS, which only a server on this host, or `sslmode=disable` in the URL, allows. Relative to this
+    /// file.
+    pub authorities: PathBuf,
 }
 
 impl Default for RegistryRules {
@@ -344,7 +383,10 @@ impl Default for RegistryRules {
         Self {
             max_bytes: 256 << 20,
             max_entities: 200_000,
+            store: RegistryStore::default(),
+            postgres: Postgres::default(),
             taxonomies_directory: "taxonomies".into(),
+            ontologies_directory: "ontologies".into(),
         }
     }
 }

@@ -25,6 +25,7 @@ pub(super) fn of_device(app: &App, device: &Device) -> Vec<Entity> {
     let mut say = Statements::about(&device.key);
     say.link(v::RDF_TYPE, td::THING.as_str());
     say.text(td::TITLE, &entity.name);
+    say.link(v::RDF_TYPE, v::PLATFORM.as_str());
     let texts = [
         (v::MANUFACTURER, &device.manufacturer),
         (v::MODEL, &device.model),

@@ -174,6 +174,7 @@ pub(super) async fn register(
         key,
         types: &shown.types,
         scopes: &shown.scopes,
+        is_platform: true,
     };
     for (index, (offer, entry)) in streams.live(offers).enumerate() {
         yield_every(index).await;

@@ -1,5 +1,6 @@
 //! The REST interface under `/api/v1`, health and metrics, and the console.
 
+mod accept;
 mod accounts;
 mod bodies;
 mod changes;
@@ -19,6 +20,7 @@ mod kad;
 mod links;
 mod live;
 mod node;
+mod ontologies;
 mod openapi;
 mod page;
 mod paging;
@@ -28,12 +30,14 @@ mod problem;
 mod publish;
 mod query;
 mod range;
+mod registry_file;
 mod rights;
 mod routes;
 mod sensors;
 mod server;
 pub(crate) mod shapes;
 mod signed;
+mod sparql;
 mod streams;
 mod things;
 mod uddi;
@@ -200,18 +204,36 @@ pub(crate) fn routes() -> Routes {
             documents::services,
         )
         .get(
+            "/registry/export",
+            "export_registry",
+            READ,
+            registry_file::export,
+        )
+        .post(
+            "/registry/import",
+            "import_registry",
+            ADMINISTER,
+            registry_file::import,
+        )
+        .get(
             "/entities/{key}/rights",
             "get_rights",
             restricted,
             rights::show,
         )
         .put("/entities/{key}/rights", "set_rights", WRITE, rights::set)
-        .get("/sparql", "query_registry", READ, entities::sparql_get)
+        .put(
+            "/registry/ontologies/{key}",
+            "publish_ontology",
+            WRITE,
+            ontologies::publish,
+        )
+        .get("/sparql", "query_registry", READ, sparql::sparql_get)
         .post(
             "/sparql",
             "query_registry_by_post",
             READ,
-            entities::sparql_post,
+            sparql::sparql_post,
         )
         .get("/streams", "list_streams", restricted, streams::list)
         .post(

@@ -8,8 +8,8 @@ use utoipa::OpenApi;
 use super::routes::{Restriction, Rule};
 use super::{
     accounts, changes, completeness, create, dds, devices, directory, documents, entities,
-    exchange, gsn, kad, links, live, node, publish, query, range, rights, sensors, streams, things,
-    wrappers, write,
+    exchange, gsn, kad, links, live, node, ontologies, publish, query, range, registry_file,
+    rights, sensors, sparql, streams, things, wrappers, write,
 };
 use crate::shared::App;
 
@@ -51,8 +51,11 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         documents::put,
         documents::delete,
         documents::services,
-        entities::sparql_get,
-        entities::sparql_post,
+        registry_file::export,
+        registry_file::import,
+        ontologies::publish,
+        sparql::sparql_get,
+        sparql::sparql_post,
         streams::list,
         streams::one,
         streams::delete,

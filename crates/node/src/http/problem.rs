@@ -24,12 +24,29 @@ pub(crate) struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) hint: Option<Box<str>>,
-    /// The members of a Thing Description that are not valid.
-    #[serde(rename = "validationErrors", skip_serializing_if = "<[_]>::is_empty")]
-    pub(crate) validation_errors: Box<[ValidationError]>,
     /// The value of `Retry-After`.
     #[serde(skip)]
     pub(crate) retry_after_s: Option<u32>,
+}
+
+/// The problem of a Thing Description that is not valid.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct InvalidThing {
+    #[serde(flatten)]
+    pub(crate) problem: Problem,
+    /// The members that are not valid.
+    #[serde(rename = "validationErrors")]
+    pub(crate) validation_errors: Vec<ValidationError>,
+}
+
+impl IntoResponse for InvalidThing {
+    fn into_response(self) -> Response {
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let mut response = self.problem.into_response();
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+        *response.body_mut() = body.into();
+        response
+    }
 }
 
 /// A member of a Thing Description that is not valid.
@@ -145,7 +162,6 @@ impl Problem {
             status: status.as_u16(),
             detail: detail.into(),
             hint: None,
-            validation_errors: Box::default(),
             retry_after_s: None,
         }
     }

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use chappe_registry::oxrdf::{BlankNode, Literal, NamedNode, NamedOrBlankNode, Term};
-use chappe_registry::{EntityKind, Error, Right, Room, triples_from_turtle};
+use chappe_registry::{EntityKind, Error, JournalError, Right, Room, triples_from_turtle};
 use chappe_transport::Hop;
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -19,7 +19,7 @@ use super::problem::{Problem, code};
 use super::shapes::EntityKind as EntityKindShape;
 use super::write::busy::{busy, with_pause};
 use crate::accounts::{Caller, Unchanged};
-use crate::registrar::{NODE_OWNER, OWN_KEYS};
+use crate::registrar::{OWN_KEYS, Registrar};
 use crate::shared::App;
 
 /// Kinds that clients publish; the others exist when the node has them.
@@ -99,14 +99,7 @@ impl NewEntity {
                     .hint("publish a device, a service or other"),
             );
         }
-        // The scheme and the namespace of a URN ignore case.
-        let start = self.key.get(..OWN_KEYS.len());
-        if start.is_some_and(|start| start.eq_ignore_ascii_case(OWN_KEYS)) {
-            return Err(invalid(format!(
-                "key: {OWN_KEYS} is for the node's own entities"
-            )));
-        }
-        let subject = iri("key", &self.key)?;
+        let subject = checked_key(&self.key)?;
         let mut entity = chappe_registry::Entity::new(self.key, kind, self.name);
         entity.owner = owner.to_owned();
         (entity.types, entity.scopes) = (self.types, self.scopes);
@@ -170,6 +163,18 @@ impl NewTriple {
     }
 }
 
+/// The key of an entity that a client may publish.
+pub(super) fn checked_key(key: &str) -> Result<NamedNode, Problem> {
+    // The scheme and the namespace of a URN ignore case.
+    let start = key.get(..OWN_KEYS.len());
+    if start.is_some_and(|start| start.eq_ignore_ascii_case(OWN_KEYS)) {
+        return Err(invalid(format!(
+            "key: {OWN_KEYS} is for the node's own entities"
+        )));
+    }
+    iri("key", key)
+}
+
 fn iri(member: &str, text: &str) -> Result<NamedNode, Problem> {
     NamedNode::new(text).map_err(|_| {
         let shown: String = text.chars().take(80).collect();
@@ -184,7 +189,7 @@ fn blank(member: &str, label: &str) -> Result<BlankNode, Problem> {
     })
 }
 
-fn invalid(detail: impl Into<String>) -> Problem {
+pub(super) fn invalid(detail: impl Into<String>) -> Problem {
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
 }
 
@@ -206,10 +211,19 @@ pub(super) async fn publish(
         .map_err(IntoResponse::into_response)?;
     let entity = new.entity(caller.name());
     let entity = entity.map_err(IntoResponse::into_response)?;
+    published(&app, &caller, entity).await
+}
+
+/// Publishes an entity of the caller.
+pub(super) async fn published(
+    app: &App,
+    caller: &Caller,
+    entity: chappe_registry::Entity,
+) -> Result<Response, Response> {
     let reader = caller.reader();
     let known = app.registry.get(&entity.key, &reader);
     if let Some(known) = &known
-        && known.owner == NODE_OWNER
+        && Registrar::is_node(&known.owner)
     {
         let (key, owner) = (known.key.clone(), known.owner.clone());
         return Err(registry_problem(&Error::NotOwner { key, owner }).into_response());
@@ -218,7 +232,7 @@ pub(super) async fn publish(
         Some(_) => StatusCode::OK,
         None => StatusCode::CREATED,
     };
-    let room = room(&app, &caller);
+    let room = room(app, caller);
     let published = async {
         match app.registry.publish_as(&reader, &entity, &room)? {
             Some(publication) => publication.await.map(|_| true),
@@ -282,8 +296,14 @@ pub(super) async fn remove(
         .registry
         .get(&key, &caller.reader())
         .ok_or_else(unknown)?;
+    if entity.kind == EntityKind::Document && !Registrar::is_node(&entity.owner) {
+        let detail = "a document is removed with its tModels and services";
+        let problem = Problem::new(StatusCode::CONFLICT, detail);
+        let hint = "DELETE /api/v1/registry/documents/{key}";
+        return Err(problem.hint(hint).into_response());
+    }
     // Those of the node come back, or mislead until they do; a stream is removed with its elements.
-    if entity.owner == NODE_OWNER || entity.kind == EntityKind::Stream {
+    if Registrar::is_node(&entity.owner) || entity.kind == EntityKind::Stream {
         let owner = entity.owner;
         let error = Error::NotOwner { key, owner };
         return Err(registry_problem(&error).into_response());
@@ -331,6 +351,9 @@ pub(super) fn registry_problem(error: &Error) -> Problem {
                     .hint("remove entities, or raise the share of bytes: chappe account share"),
                 false => problem.hint("remove entities, or raise registry.max_bytes"),
             }
+        }
+        Error::Journal(JournalError::Away(_) | JournalError::Moved { .. }) => {
+            Problem::unavailable(text).hint("GET /ready shows whether the registry accepts changes")
         }
         error if error.is_transient() => Problem::new(StatusCode::INSUFFICIENT_STORAGE, text),
         _ => Problem::unavailable(text).hint("GET /ready shows whether the registry accepts data"),

@@ -15,7 +15,7 @@ use super::problem::Problem;
 use super::publish::{registry_problem, room};
 use super::write::busy::with_pause;
 use crate::accounts::{Caller, OPERATOR, Unchanged};
-use crate::registrar::{NODE_OWNER, OWN_KEYS};
+use crate::registrar::{OWN_KEYS, Registrar};
 use crate::shared::App;
 
 /// Those who have each right to an entity, besides its owner and administrators of the node: `everybody`,
@@ -168,7 +168,7 @@ pub(super) async fn set(
     let reader = caller.reader();
     let known = app.registry.require(&key, &reader, Right::Administer);
     let known = known.map_err(refused)?;
-    if known.owner == NODE_OWNER || key.starts_with(OWN_KEYS) {
+    if Registrar::is_node(&known.owner) || key.starts_with(OWN_KEYS) {
         let detail = format!("{key} is published by the node itself, whenever it exists anew");
         let problem = Problem::new(StatusCode::CONFLICT, detail);
         let hint = "restrict roles to streams instead: chappe account add NAME --role read=ward.*";

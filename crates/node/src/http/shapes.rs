@@ -181,13 +181,6 @@ pub(crate) struct SparqlTerm {
     language: Option<String>,
 }
 
-/// A SPARQL query as a form.
-#[derive(ToSchema)]
-pub(crate) struct SparqlForm {
-    /// A SELECT or ASK query.
-    query: String,
-}
-
 /// The DDS participant and the topics.
 #[derive(ToSchema)]
 pub(crate) struct DdsStatus {

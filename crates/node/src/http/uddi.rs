@@ -37,6 +37,8 @@ pub(super) const INQUIRY: &str = "/uddi/inquiry";
 pub(super) const PUBLISH: &str = "/uddi/publish";
 /// The path of the schema of `xml:lang`, next to them.
 pub(super) const LANG: &str = "/uddi/xml.xsd";
+/// Attempts at a request that other nodes overtake in a shared registry; with each some node has made a change.
+const CONFLICTS_MAX: u32 = 256;
 /// Maximum memory of a request's tree; reason: a batch of changes has at most 4 MiB.
 const TREE_BYTES_MAX: usize = 32 << 20;
 
@@ -171,12 +173,29 @@ pub(super) async fn publish(State(app): State<App>, request: HttpRequest) -> Res
     let of = app.clone();
     let running = tokio::spawn(async move {
         let bytes = read(&of, body).await?;
-        let sender = caller.clone();
-        let outcome = run(&of, &caller, move |app| {
-            change(app, &bytes, &sender, address)
-        })
-        .await?;
-        Ok::<Response, Error>(outcome.complete(&of).await)
+        let mut conflicts = 0;
+        loop {
+            let message = bytes.clone();
+            let sender = caller.clone();
+            let outcome = run(&of, &caller, move |app| {
+                change(app, &message, &sender, address)
+            });
+            let mut outcome = outcome.await?;
+            if let Some(publication) = outcome.publication.take()
+                && let Err(error) = publication.await
+            {
+                conflicts += 1;
+                if error.is_conflict() && conflicts < CONFLICTS_MAX {
+                    // Another node was faster: the request is planned again on its changes.
+                    if let Some((_, charge)) = outcome.change {
+                        Audit::cancel(&of, charge);
+                    }
+                    continue;
+                }
+                outcome.answer = Err(error.into());
+            }
+            return Ok::<Response, Error>(outcome.complete(&of).await);
+        }
     });
     match running.await {
         Ok(Ok(response)) => response,

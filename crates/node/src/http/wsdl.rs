@@ -2,7 +2,8 @@
 //!
 //! Requests and answers are those of [`chappe_registry::wsdl::message`]; their WSDL describes them, not the OpenAPI
 //! document. A change needs a token of get_authToken, as publication over UDDI does; it has the same faults, limits and
-//! records, and a signature can take the token's place. An inquiry needs the role `read`: of the token in the message if there is one, else of the HTTP request.
+//! records, and a signature can take the token's place. An inquiry needs the role `read`: of the token in the message
+//! if there is one, else of the HTTP request.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,7 +15,7 @@ use chappe_registry::uddi::message::fault_text;
 use chappe_registry::uddi::{Error, ErrorCode, Publisher};
 use chappe_registry::wsdl::NewDocument;
 use chappe_registry::wsdl::message::{self, Add, Answer, Message, Request};
-use chappe_registry::{Access, Publication};
+use chappe_registry::{Access, Publication, Right};
 use chappe_transport::Hop;
 
 use super::publish::room;
@@ -22,7 +23,7 @@ use super::uddi::{self, Outcome};
 use crate::accounts::{Audit, Caller, Change};
 use crate::clock;
 use crate::documents::{self, Collected, media_type_of};
-use crate::registrar::{OWN_KEYS, key_bits};
+use crate::registrar::{NODE_OWNER, OWN_KEYS, key_bits};
 use crate::shared::App;
 
 /// The path of the port.
@@ -206,7 +207,7 @@ pub(super) async fn add_document(
     let Collected { documents, unread } = documents::collect(app, address, first).await?;
     let (of, business) = (caller.clone(), add.business);
     let saved = uddi::run(app, caller, move |app| {
-        publish(app, &of, |publisher| {
+        publish(app, &of, of.name(), |publisher| {
             publisher.put_documents(&documents, business)
         })
     });
@@ -214,25 +215,33 @@ pub(super) async fn add_document(
     Ok((Answer::Added(saved.value, unread), saved.publication))
 }
 
-/// Removes a document of the caller.
+/// Removes a document, in its owner's name if the caller has the right to change it.
 pub(super) fn remove(app: &App, caller: &Caller, key: &str) -> Result<Option<Publication>, Error> {
+    let reader = caller.reader();
+    let document = app.registry.get(key, &reader);
+    let changeable =
+        document.filter(|known| known.owner != NODE_OWNER && known.permits(&reader, Right::Write));
+    let owner = changeable.map_or_else(|| caller.name().to_owned(), |known| known.owner);
     let keys = [key.to_owned()];
-    let removed = publish(app, caller, |publisher| publisher.remove_documents(&keys))?;
+    let removed = publish(app, caller, &owner, |publisher| {
+        publisher.remove_documents(&keys)
+    })?;
     Ok(removed.publication)
 }
 
-/// Runs a request in the name of the caller, within its share.
+/// Runs a request in the name of `owner`, within the share of the caller.
 fn publish<T>(
     app: &App,
     caller: &Caller,
+    owner: &str,
     request: impl FnOnce(&mut Publisher<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let mut bits = key_bits().map_err(|error| Error::new(ErrorCode::Busy, error.to_string()))?;
     let unix_ms = clock::now().0 / 1_000_000;
-    let access = Access::Public;
-    let publisher = Publisher::new(&app.registry, caller.name(), access, unix_ms, &mut bits);
+    let publisher = Publisher::new(&app.registry, owner, Access::Public, unix_ms, &mut bits);
     request(
         &mut publisher
+            .acting_as(caller.reader())
             .within(room(app, caller))
             .checking(&app.taxonomies),
     )

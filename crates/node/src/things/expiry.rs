@@ -88,9 +88,11 @@ async fn follow(app: &App, ends: &mut Ends, item: FeedItem) {
     match item {
         FeedItem::Resync { .. } => ends.read_all(app).await,
         FeedItem::Change { change, .. } => match change {
-            Change::Published { key, kind, .. } if kind == EntityKind::Thing => {
-                ends.read(app, &key);
-            }
+            Change::Published {
+                key,
+                kind: EntityKind::Thing,
+                ..
+            } => ends.read(app, &key),
             Change::Published { key, .. } | Change::Removed { key, .. } => ends.set(&key, None),
         },
     }

@@ -152,3 +152,47 @@ async fn a_client_certificate_is_the_credential_of_its_account() {
     assert!(refused.is_err(), "{refused:?}");
     node.shutdown().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_fingerprint_names_one_client_certificate() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&path, owner_only).unwrap();
+        path
+    };
+    let mut config = config(directory.path());
+    let node = Node::start(config.clone()).await.unwrap();
+    let token = format!("Bearer {}", node.new_token().unwrap());
+    let fields = [("Authorization", token.as_str())];
+    let certificate = chappe_identity::certificate::Certificate::from_pem(GATEWAY).unwrap();
+    let certificate = chappe_identity::ClientCertificate::of_der(certificate[0].der());
+    // The fingerprint takes precedence over the subject of another account.
+    for (name, certificate) in [
+        ("ward", "CN=gateway,O=Ward 3".to_owned()),
+        ("gateway", certificate.fingerprint().to_string()),
+    ] {
+        let body = format!(
+            r#"{{"name": "{name}", "roles": ["read"], "certificate": "{certificate}", "groups": ["ward-3"]}}"#
+        );
+        let added = send(&node, "POST", "/api/v1/accounts", &fields, body.as_bytes()).await;
+        assert_eq!(added.status, 201, "{}", added.body);
+        let account = &added.json()["account"];
+        assert_eq!(account["certificate"], certificate);
+        assert_eq!(account["groups"], serde_json::json!(["ward-3"]));
+    }
+    node.shutdown().await.unwrap();
+
+    config.http.tls.self_signed = true;
+    config.http.tls.client_authorities = file("authority.pem", AUTHORITY);
+    let node = Node::start(config).await.unwrap();
+    let client = tls::Client::with_fingerprint(node.fingerprint().unwrap().parse().unwrap());
+    let path = file("gateway.pem", GATEWAY);
+    let client = client.with_certificate(&path, &path).unwrap();
+    let asked = get(node.address(), client, "/api/v1/self").await.unwrap();
+    let own: serde_json::Value = serde_json::from_slice(&asked.body).unwrap();
+    assert_eq!(own["name"], "gateway");
+    node.shutdown().await.unwrap();
+}

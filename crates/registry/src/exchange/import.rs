@@ -60,15 +60,15 @@ enum Content {
 }
 
 enum Reader<R> {
-    Quads(QuadReader<R>),
+    Quads(Box<QuadReader<R>>),
     Uddi(UddiReader<R>),
 }
 
 impl<R: BufRead> Reader<R> {
     fn new(format: Format, reader: R) -> Self {
         match format {
-            Format::NQuads => Self::Quads(QuadReader::nquads(reader)),
-            Format::TriG => Self::Quads(QuadReader::trig(reader)),
+            Format::NQuads => Self::Quads(Box::new(QuadReader::nquads(reader))),
+            Format::TriG => Self::Quads(Box::new(QuadReader::trig(reader))),
             Format::UddiXml => Self::Uddi(UddiReader::new(reader)),
         }
     }

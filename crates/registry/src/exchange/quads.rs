@@ -293,7 +293,9 @@ impl Partial {
             _ => None,
         });
         let mut name = self.name.or(label).unwrap_or_else(|| key.clone());
-        name.truncate(name.floor_char_boundary(MAX_TEXT_BYTES));
+        let length = name.len().min(MAX_TEXT_BYTES);
+        let length = (0..=length).rev().find(|at| name.is_char_boundary(*at));
+        name.truncate(length.unwrap_or(0));
         let mut triples = self.triples;
         restore_labels(&mut triples);
         let has_owner = self.owner.is_some();

@@ -226,7 +226,8 @@ fn enrich(document: &mut Value, created_ms: i64, now_ms: i64) {
 
 /// The existing thing with this id, if the author may change it.
 fn known(state: &State, key: &str, author: Author<'_>) -> Result<Option<Entity>, ThingError> {
-    let Some(entity) = state.get(key) else {
+    let visible = |entity: &Entity| entity.permits(author.principal, Right::Read);
+    let Some(entity) = state.get(key).filter(visible) else {
         return Ok(None);
     };
     if entity.kind != EntityKind::Thing {
@@ -307,10 +308,15 @@ impl Registry {
             enrich(&mut after, created_ms, now_ms);
             let entity = to_entity(&after, author.name);
             let mut entity = entity.ok_or_else(|| ThingError::Unknown(key.to_owned()))?;
-            if let Some(known) = &known {
-                entity.owner.clone_from(&known.owner);
-                entity.access.clone_from(&known.access);
-                entity.rights.clone_from(&known.rights);
+            match &known {
+                Some(known) => {
+                    entity.owner.clone_from(&known.owner);
+                    (entity.access, entity.rights) = (known.access.clone(), known.rights.clone());
+                }
+                None if state.rule_of(key).is_some() => {
+                    return Err(Error::KeyTaken(key.to_owned()).into());
+                }
+                None => {}
             }
             let patch = before.as_ref().map(|before| difference(before, &after));
             Ok::<_, ThingError>((vec![Step::Publish(entity)], (patch, known.is_none())))

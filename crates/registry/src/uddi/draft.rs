@@ -186,8 +186,7 @@ impl<'a> Draft<'a> {
         let known = self.get(key);
         let is_same = known.as_ref().is_some_and(|known| {
             let found = decode::tmodel(known);
-            known.owner == self.stamp.owner
-                && known.access == self.stamp.access
+            known.permits(self.principal, Right::Write)
                 && found.is_some_and(|(found, is_hidden)| found == *tmodel && !is_hidden)
         });
         match is_same {
@@ -208,6 +207,14 @@ impl<'a> Draft<'a> {
         let key = entity.key.clone();
         let above = place.as_ref().and_then(|(parent, _)| self.rule(parent));
         let known = self.rule(&key);
+        let may_replace = self.changes.contains_key(&key)
+            || known
+                .as_ref()
+                .is_none_or(|known| known.permits(self.principal, Right::Write));
+        if !may_replace {
+            let detail = format!("the key {key} is not available");
+            return Err(Error::new(ErrorCode::InvalidKeyPassed, detail));
+        }
         if let (Some(above), Some(known)) = (&above, &known)
             && above.owner != known.owner
         {
@@ -312,6 +319,16 @@ impl<'a> Draft<'a> {
 
     pub(crate) fn bindings_of(&self, service: ServiceKey) -> Vec<(u32, BindingKey)> {
         self.children(&self.graph, service, UddiClass::Binding, Graph::bindings)
+    }
+
+    /// Whether no entity has this key, not even a hidden one.
+    pub(crate) fn is_free(&self, key: &str) -> bool {
+        self.rule(key).is_none()
+    }
+
+    /// Whether the publisher may write the entity.
+    pub(crate) fn may_write(&self, entity: &Entity) -> bool {
+        entity.permits(self.principal, Right::Write)
     }
 
     /// Checks that the publisher may write the entity.

@@ -75,7 +75,13 @@ pub(crate) fn steps(
     random: &mut save::Random<'_>,
 ) -> Result<Vec<Step>, Error> {
     let operator = Principal::Operator;
-    let mut draft = Draft::restoring(state, &operator, stamp.clone());
+    let owner = Principal::Named(stamp.owner.clone());
+    // An assertion names businesses of two owners.
+    let principal = match value {
+        Value::Assertion(_) => &operator,
+        Value::Business(_) | Value::TModel(_) => &owner,
+    };
+    let mut draft = Draft::restoring(state, principal, stamp.clone());
     match value {
         Value::Business(business) => {
             save::business(&mut draft, random, business)?;

@@ -1,7 +1,8 @@
 //! Finds interfaces, operations and services by what documents say of them.
 //!
 //! What a message part means is the `modelReference` of the part, of its element or of the element's type, in the
-//! document or in any other statement about these that the asker may see: a piece of metadata counts as well.
+//! document or in any other statement about these that the asker may see. A piece of metadata counts as well, if its
+//! graph has such a statement, or its type is `modelReference`.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,7 @@ use crate::dictionary::Id;
 use crate::uddi::find::{self, ServiceInfo};
 use crate::uddi::graph::Graph;
 use crate::uddi::{Error, ErrorCode, Inquiry, Key as _, List, MAX_ROWS, TModelKey};
-use crate::vocabulary::wsdl as v;
+use crate::vocabulary::{self, wsdl as v};
 
 /// Which message of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -339,9 +340,15 @@ fn part(graph: &Graph<'_>, id: Id) -> MessagePart {
         let of: Vec<Id> = meant.iter().copied().collect();
         meant.extend(of.into_iter().flat_map(|id| graph.objects(id, predicate)));
     }
-    let meanings = meant
-        .into_iter()
-        .flat_map(|id| graph.objects(id, v::MODEL_REFERENCE));
+    let meanings = meant.into_iter().flat_map(|id| {
+        let pieces = pieces(graph, graph.subjects(vocabulary::ABOUT, id));
+        let stated = pieces.flat_map(|id| graph.objects(id, vocabulary::METADATA_VALUE));
+        let stated: Vec<Id> = stated.collect();
+        graph
+            .objects(id, v::MODEL_REFERENCE)
+            .into_iter()
+            .chain(stated)
+    });
     let meanings: BTreeSet<String> = meanings.map(|id| graph.value(id)).collect();
     MessagePart {
         iri: graph.value(id),
@@ -352,9 +359,17 @@ fn part(graph: &Graph<'_>, id: Id) -> MessagePart {
     }
 }
 
+/// Those of these pieces of metadata that state a meaning.
+fn pieces<'g>(graph: &'g Graph<'_>, all: BTreeSet<Id>) -> impl Iterator<Item = Id> + 'g {
+    let states = graph.state.dictionary.iri(v::MODEL_REFERENCE.as_str());
+    all.into_iter().filter(move |id| {
+        states.is_some_and(|states| graph.says(*id, vocabulary::METADATA_TYPE, states))
+    })
+}
+
 fn all_interfaces(graph: &Graph<'_>) -> BTreeSet<Id> {
     let class = graph.state.dictionary.iri(v::PORT_TYPE_CLASS.as_str());
-    let found = class.map(|class| graph.subjects(crate::vocabulary::RDF_TYPE, class));
+    let found = class.map(|class| graph.subjects(vocabulary::RDF_TYPE, class));
     let found = found.unwrap_or_default().into_iter();
     // Anybody can name a class; only documents give names.
     found
@@ -393,9 +408,7 @@ fn interfaces(graph: &Graph<'_>, name: &str) -> BTreeSet<Id> {
         .collect();
     found.extend(named(graph, name));
     let class = dictionary.iri(v::PORT_TYPE_CLASS.as_str());
-    found.retain(|id| {
-        class.is_some_and(|class| graph.says(*id, crate::vocabulary::RDF_TYPE, class))
-    });
+    found.retain(|id| class.is_some_and(|class| graph.says(*id, vocabulary::RDF_TYPE, class)));
     found
 }
 
@@ -446,6 +459,8 @@ fn parts(graph: &Graph<'_>, text: &str) -> BTreeSet<Id> {
         None => {
             if let Some(iri) = dictionary.iri(text) {
                 roots.extend(graph.subjects(v::MODEL_REFERENCE, iri));
+                let pieces = pieces(graph, graph.subjects(vocabulary::METADATA_VALUE, iri));
+                roots.extend(pieces.flat_map(|id| graph.objects(id, vocabulary::ABOUT)));
                 roots.insert(iri);
             }
             roots.extend(named(graph, text));

@@ -12,7 +12,7 @@ fn within(namespace: &str, function: &str, names: &[&str]) -> Option<NamedNode> 
         let is_other = |c: char| matches!(c, '/' | '(' | ')' | '#' | ':') || c.is_whitespace();
         !name.is_empty() && !name.contains(is_other)
     };
-    if namespace.is_empty() || !names.iter().all(|name| is_name(name)) {
+    if namespace.is_empty() || !names.iter().all(is_name) {
         return None;
     }
     let hash = if namespace.ends_with('#') { "" } else { "#" };

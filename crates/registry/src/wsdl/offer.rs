@@ -103,7 +103,7 @@ impl Publisher<'_> {
 /// Refuses a key that another publisher has.
 fn check_free(draft: &Draft<'_>, key: &str) -> Result<(), Error> {
     let known = draft.entity(key);
-    match known.is_some_and(|known| known.owner != draft.stamp.owner) {
+    match known.is_some_and(|known| !draft.may_write(&known)) {
         true => Err(Error::new(
             ErrorCode::UserMismatch,
             format!("{key} is not of this publisher"),

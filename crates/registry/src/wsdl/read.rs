@@ -121,9 +121,7 @@ fn document(graph: &Graph<'_>, key: &str, with_bytes: bool) -> Option<(Document,
     let size = fields.objects(v::SIZE).next();
     let size = size.and_then(|id| graph.state.dictionary.integer(id))? as usize;
     let is_schema = fields.has_type(v::SCHEMA_TYPE);
-    let tmodels = fields
-        .statements(v::TMODEL)
-        .filter_map(|key| TModelKey::from_iri(key));
+    let tmodels = fields.statements(v::TMODEL).filter_map(TModelKey::from_iri);
     let document = Document {
         key: key.to_owned(),
         name: fields.name().to_owned(),

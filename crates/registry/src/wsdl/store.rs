@@ -187,9 +187,10 @@ fn key_of(
     // Another's document may have been there first.
     let free = location.filter(|url| {
         let known = draft.entity(url);
-        known.is_none_or(|known| {
-            known.kind == EntityKind::Document && known.owner == draft.stamp.owner
-        })
+        draft.is_free(url)
+            || known.is_some_and(|known| {
+                known.kind == EntityKind::Document && known.owner == draft.stamp.owner
+            })
     });
     Ok(free.map_or_else(|| TModelKey::random(random()).iri(), str::to_owned))
 }
@@ -200,7 +201,7 @@ fn own_document(draft: &Draft<'_>, key: &str) -> Result<Option<Entity>, Error> {
         return Ok(None);
     };
     let shown: String = key.chars().take(200).collect();
-    if entity.owner != draft.stamp.owner {
+    if !draft.may_write(&entity) {
         let detail = format!("the document {shown:?} is not of this publisher");
         return Err(Error::new(ErrorCode::UserMismatch, detail));
     }

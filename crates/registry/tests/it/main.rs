@@ -13,6 +13,7 @@ mod model;
 mod power_loss;
 mod room;
 mod search;
+mod shared_journal;
 mod uddi;
 mod watch;
 mod wsdl;

@@ -67,6 +67,7 @@ fn answers(registry: &Registry, principal: &Principal) -> Vec<(usize, u64, Vec<S
             .unwrap();
         let rows = match answer {
             SparqlAnswer::Solutions { rows, .. } => rows.len(),
+            SparqlAnswer::Graph(triples) => triples.len(),
             SparqlAnswer::Boolean(is_true) => usize::from(is_true),
         };
         (rows, cost.entries, Vec::new())

@@ -16,7 +16,7 @@ use crate::clock;
 use crate::http::guard::Subject;
 use crate::http::params::{self, Name};
 use crate::http::parts;
-use crate::http::problem::{Problem, code};
+use crate::http::problem::{InvalidThing, Problem, code};
 use crate::http::publish::room;
 use crate::permits::RequestKind;
 use crate::registrar::OWN_KEYS;
@@ -29,7 +29,7 @@ use crate::things;
         (ThingDescription = "application/td+json"), (ThingDescription = "application/json"),
         (ThingDescription = "application/ld+json"))),
     responses((status = 201, description = "`Location` names the thing"),
-        (status = 400, body = Problem, description = "`validationErrors` names the faults"),
+        (status = 400, body = InvalidThing, description = "`validationErrors` names the faults"),
         (status = 413, body = Problem), (status = 415, body = Problem), (status = 429, body = Problem),
         (status = 507, body = Problem)))]
 pub(crate) async fn register(
@@ -44,7 +44,7 @@ pub(crate) async fn register(
         let problem = problem.hint("send it by PUT to /things/ and its id, percent-encoded");
         return Err(problem.into_response());
     }
-    let id = random_urn()?;
+    let id = random_urn().map_err(IntoResponse::into_response)?;
     if let Some(members) = document.as_object_mut() {
         members.insert("id".to_owned(), json!(id));
     }
@@ -61,7 +61,7 @@ pub(crate) async fn register(
         (ThingDescription = "application/td+json"), (ThingDescription = "application/json"),
         (ThingDescription = "application/ld+json"))),
     responses((status = 201, description = "it is new"), (status = 204, description = "it is replaced"),
-        (status = 400, body = Problem, description = "`validationErrors` names the faults"),
+        (status = 400, body = InvalidThing, description = "`validationErrors` names the faults"),
         (status = 403, body = Problem, description = "it belongs to another account, or is a found device"),
         (status = 409, body = Problem, description = "the id is the key of another kind of entity"),
         (status = 413, body = Problem), (status = 415, body = Problem), (status = 429, body = Problem),
@@ -73,7 +73,7 @@ pub(crate) async fn put(
     Name(id): Name,
     body: Body,
 ) -> Result<Response, Response> {
-    refuse_own(&id)?;
+    refuse_own(&id).map_err(IntoResponse::into_response)?;
     let document = read(&app, &headers, &DOCUMENTS, body).await?;
     let of_document = document.get("id").and_then(Value::as_str);
     if document.is_object() && of_document != Some(&id) {
@@ -97,7 +97,7 @@ pub(crate) async fn put(
     params(("id" = String, Path, description = "The thing's id, percent-encoded")),
     request_body(content((ThingDescription = "application/merge-patch+json"))),
     responses((status = 204), (status = 404, body = Problem),
-        (status = 400, body = Problem, description = "`validationErrors` names the faults of the result"),
+        (status = 400, body = InvalidThing, description = "`validationErrors` names the faults of the result"),
         (status = 403, body = Problem, description = "it belongs to another account, or is a found device"),
         (status = 409, body = Problem, description = "the id is the key of another kind of entity"),
         (status = 413, body = Problem), (status = 415, body = Problem), (status = 429, body = Problem),
@@ -109,7 +109,7 @@ pub(crate) async fn patch(
     Name(id): Name,
     body: Body,
 ) -> Result<Response, Response> {
-    refuse_own(&id)?;
+    refuse_own(&id).map_err(IntoResponse::into_response)?;
     let patch = read(&app, &headers, &["application/merge-patch+json"], body).await?;
     let key = id.clone();
     change(&app, &caller, &id, move |registry, author, room, now_ms| {
@@ -130,7 +130,7 @@ pub(crate) async fn remove(
     caller: Caller,
     Name(id): Name,
 ) -> Result<Response, Response> {
-    refuse_own(&id)?;
+    refuse_own(&id).map_err(IntoResponse::into_response)?;
     let key = id.clone();
     change(&app, &caller, &id, move |registry, author, _, _| {
         registry.remove_thing(&key, author)
@@ -171,23 +171,23 @@ async fn read(
 }
 
 /// Refuses changes of what the node itself describes.
-fn refuse_own(id: &str) -> Result<(), Response> {
+fn refuse_own(id: &str) -> Result<(), Problem> {
     // The scheme and the namespace of a URN ignore case.
     let start = id.get(..OWN_KEYS.len());
     match start.is_some_and(|start| start.eq_ignore_ascii_case(OWN_KEYS)) {
         true => {
             let detail =
                 format!("ids with the prefix {OWN_KEYS} are for what the node itself describes");
-            Err(foreign(detail).into_response())
+            Err(foreign(detail))
         }
         false => Ok(()),
     }
 }
 
 /// A new id: a UUID of version 4 as a URN.
-fn random_urn() -> Result<String, Response> {
+fn random_urn() -> Result<String, Problem> {
     let seed = chappe_transport::seed();
-    let seed = seed.map_err(|error| Problem::unavailable(error.to_string()).into_response())?;
+    let seed = seed.map_err(|error| Problem::unavailable(error.to_string()))?;
     let bits = seed[..16]
         .iter()
         .fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte));

@@ -150,10 +150,10 @@ pub(crate) async fn list(
     let fields = response.headers_mut();
     let kind = HeaderValue::from_static("application/ld+json");
     fields.insert(header::CONTENT_TYPE, kind);
-    if params.limit.is_some() || page.offset > 0 {
-        if let Ok(links) = HeaderValue::from_str(&page.links()) {
-            fields.insert(header::LINK, links);
-        }
+    if (params.limit.is_some() || page.offset > 0)
+        && let Ok(links) = HeaderValue::from_str(&page.links())
+    {
+        fields.insert(header::LINK, links);
     }
     let base = parts::own_url(&app, &headers);
     let (sender, receiver) = mpsc::channel::<Result<Bytes, std::convert::Infallible>>(1);

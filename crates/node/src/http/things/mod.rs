@@ -11,7 +11,7 @@ use chappe_registry::Error;
 use chappe_registry::thing::ThingError;
 use utoipa::ToSchema;
 
-use super::problem::{Problem, ValidationError};
+use super::problem::{InvalidThing, Problem, ValidationError};
 use super::publish::registry_problem;
 use super::write::busy::with_pause;
 
@@ -55,10 +55,14 @@ fn refusal(error: &ThingError) -> Response {
                 field: fault.field.clone(),
                 description: fault.description.clone(),
             });
-            let mut problem = Problem::bad_request(text)
+            let problem = Problem::bad_request(text)
                 .hint("docs/things.md lists what a Thing Description needs");
-            problem.validation_errors = faults.collect();
-            problem.into_response()
+            let validation_errors = faults.collect();
+            let invalid = InvalidThing {
+                problem,
+                validation_errors,
+            };
+            invalid.into_response()
         }
         ThingError::TooLong { .. } => {
             Problem::new(StatusCode::PAYLOAD_TOO_LARGE, text).into_response()

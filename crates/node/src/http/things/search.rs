@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use chappe_format::{JsonPath, OutOfWork, Work};
 use serde::Deserialize;
@@ -13,11 +13,11 @@ use utoipa::IntoParams;
 
 use super::ThingDescription;
 use crate::accounts::Caller;
-use crate::http::entities::{self, SparqlQuery};
 use crate::http::params::Params;
 use crate::http::parts;
 use crate::http::problem::Problem;
-use crate::http::shapes::{SparqlForm, SparqlResults};
+use crate::http::shapes::SparqlResults;
+use crate::http::sparql::{self, SparqlParams};
 use crate::permits::RequestKind;
 use crate::shared::App;
 use crate::things;
@@ -136,33 +136,36 @@ impl Search {
 }
 
 /// Answers a SPARQL 1.1 query over the registry, in which things have the terms of the W3C ontologies.
-#[utoipa::path(get, path = "/search/sparql", tag = "things", params(SparqlQuery),
+#[utoipa::path(get, path = "/search/sparql", tag = "things", params(SparqlParams),
     responses((status = 200, content_type = "application/json", body = SparqlResults),
-        (status = 400, body = Problem), (status = 503, body = Problem)))]
+        (status = 400, body = Problem), (status = 406, body = Problem), (status = 503, body = Problem)))]
 pub(crate) async fn sparql_get(
     State(app): State<App>,
     caller: Caller,
+    uri: Uri,
     headers: HeaderMap,
-    query: Params<SparqlQuery>,
 ) -> Result<Response, Problem> {
-    let answer = entities::sparql_get(State(app), caller, query).await?;
-    Ok(in_plain_json(&headers, answer))
+    let accepted = headers.clone();
+    let answer = sparql::sparql_get(State(app), caller, uri, headers).await?;
+    Ok(in_plain_json(&accepted, answer))
 }
 
 /// Answers a SPARQL 1.1 query over the registry (SPARQL 1.1 Protocol, both forms of POST).
 #[utoipa::path(post, path = "/search/sparql", tag = "things",
     request_body(content(
-        (String = "application/sparql-query"), (SparqlForm = "application/x-www-form-urlencoded"))),
+        (String = "application/sparql-query"), (SparqlParams = "application/x-www-form-urlencoded"))),
     responses((status = 200, content_type = "application/json", body = SparqlResults),
-        (status = 400, body = Problem), (status = 415, body = Problem), (status = 503, body = Problem)))]
+        (status = 400, body = Problem), (status = 406, body = Problem), (status = 415, body = Problem),
+        (status = 503, body = Problem)))]
 pub(crate) async fn sparql_post(
     State(app): State<App>,
     caller: Caller,
+    uri: Uri,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
     let accepted = headers.clone();
-    let answer = entities::sparql_post(State(app), caller, headers, body).await?;
+    let answer = sparql::sparql_post(State(app), caller, uri, headers, body).await?;
     Ok(in_plain_json(&accepted, answer))
 }
 

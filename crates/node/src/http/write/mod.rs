@@ -6,7 +6,7 @@
 
 pub(super) mod busy;
 mod outcome;
-mod pace;
+pub(super) mod pace;
 mod run;
 
 use axum::body::Body;

@@ -10,7 +10,7 @@ use crate::shared::App;
 
 /// How far a body is behind the slowest rate.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(in crate::http) struct Pace {
     /// `http.request_timeout_ms`: the longest time between two pieces, and behind the rate.
     patience: Duration,
     /// `limits.write_min_bytes_per_s`; 0: no minimum.
@@ -21,7 +21,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn new(app: &App) -> Self {
+    pub(in crate::http) fn new(app: &App) -> Self {
         Self {
             patience: Duration::from_millis(u64::from(app.config.http.request_timeout_ms)),
             bytes_per_s: app.config.limits.write_min_bytes_per_s,
@@ -33,7 +33,10 @@ impl Pace {
     ///
     /// # Errors
     /// It did not arrive in time.
-    pub(super) async fn wait<T>(&mut self, next: impl Future<Output = T>) -> Result<T, Problem> {
+    pub(in crate::http) async fn wait<T>(
+        &mut self,
+        next: impl Future<Output = T>,
+    ) -> Result<T, Problem> {
         let from = Instant::now();
         let piece = timeout(self.left(), next).await;
         self.behind += from.elapsed();
@@ -49,7 +52,7 @@ impl Pace {
     }
 
     /// Counts bytes of a piece.
-    pub(super) fn arrived(&mut self, bytes: usize) {
+    pub(in crate::http) fn arrived(&mut self, bytes: usize) {
         if self.bytes_per_s > 0 {
             let allowed = Duration::from_secs_f64(bytes as f64 / f64::from(self.bytes_per_s));
             self.behind = self.behind.saturating_sub(allowed);

@@ -55,7 +55,8 @@ impl Model {
             say(vocabulary::OWNER, literal(&entity.owner));
             for name in &entity.types {
                 say(vocabulary::TYPE, literal(name));
-                let iri = name.trim_start_matches('{').replace('}', "/");
+                let iri = name.trim_start_matches('{').replace("#}", "#");
+                let iri = iri.replace('}', "/");
                 say(vocabulary::RDF_TYPE, NamedNode::new(iri).unwrap().into());
             }
             for scope in &entity.scopes {
@@ -274,6 +275,7 @@ pub(crate) fn entity() -> impl Strategy<Value = Entity> {
 
 /// A change of the registry.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "most steps publish")]
 pub(crate) enum Step {
     Publish(Entity),
     Remove(String),

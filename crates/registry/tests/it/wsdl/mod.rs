@@ -336,8 +336,34 @@ fn what_others_say_of_a_part_counts_as_its_meaning() {
     };
     desk.registry.publish(piece).unwrap().wait().unwrap();
     assert_eq!(interfaces(&desk, ask.clone()), [""; 0]);
-    let eve = desk.registry.uddi(&Principal::Named("eve".into()));
+    let eve = desk.registry.uddi(&Principal::account("eve", [], []));
     assert_eq!(eve.find_interfaces(&ask).unwrap().items.len(), 1);
+}
+
+#[test]
+fn pieces_of_metadata_give_parts_a_meaning() {
+    use chappe_registry::metadata::{Annotator, Draft, Value};
+    let mut desk = desk();
+    put(&mut desk, "ada", &[prepared(WARD_URL, WARD)], None).unwrap();
+    let mut random = || 9;
+    let reader = Principal::account("eve", [], [chappe_identity::Role::Write]);
+    let mut eve = Annotator::new(&desk.registry, "eve", reader, 0, &mut random);
+    let meaning = "http://example.org/meaning#Bed";
+    let piece = Draft {
+        key: None,
+        subject: "http://example.org/ward#wsdl11.messagePart(ReadIn/body)".into(),
+        piece_type: "http://www.w3.org/ns/sawsdl#modelReference".into(),
+        value: Value::Uri(meaning.into()),
+        rule: None,
+    };
+    eve.attach(&piece).unwrap().wait().unwrap();
+    let ask = FindInterface {
+        input: Some(meaning.to_owned()),
+        ..FindInterface::default()
+    };
+    assert_eq!(interfaces(&desk, ask), [INTERFACE]);
+    let messages = desk.inquiry().messages_of(READ, Exchange::Input).unwrap();
+    assert_eq!(messages[0].parts[0].meanings, [meaning]);
 }
 
 #[test]
@@ -584,7 +610,7 @@ fn hidden_documents_change_no_answer() {
         ErrorCode::InvalidKeyPassed
     );
     assert!(desk.inquiry().operations_at(WARD_URL).is_err());
-    let ada = registry.uddi(&Principal::Named("ada".into()));
+    let ada = registry.uddi(&Principal::account("ada", [], []));
     assert_eq!(ada.documents(None, None).unwrap().items.len(), 1);
 }
 

@@ -1,0 +1,68 @@
+//! Goal: a registry is exported as a file and imported whole, or refused with the line.
+//! Method: two nodes in this process; files over their sockets.
+
+use serde_json::json;
+
+use crate::common::{Operated, block, config, get, send};
+
+async fn import(on: &Operated, kind: &str, text: &str) -> crate::common::Answer {
+    let token = format!("Bearer {}", on.token);
+    let fields = [("Content-Type", kind), ("Authorization", token.as_str())];
+    send(
+        &on.node,
+        "POST",
+        "/api/v1/registry/import",
+        &fields,
+        text.as_bytes(),
+    )
+    .await
+}
+
+#[test]
+fn a_registry_moves_as_a_file() {
+    block(async {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let from = Operated::start(&config(here.path()), None).await;
+        let to = Operated::start(&config(there.path()), None).await;
+        let place = json!({"key": "urn:x:ward", "name": "Ward \"3\"", "scopes": ["urn:h:1"],
+            "triples": [{"predicate": "http://example.com/beds", "object": "12"}]});
+        let made = from.change("POST", "/api/v1/entities", &place).await;
+        assert!(made.status < 300, "{made:?}");
+        for (format, kind) in [
+            ("nquads", "application/n-quads"),
+            ("trig", "application/trig"),
+            ("uddi", "application/xml"),
+        ] {
+            let file = get(
+                &from.node,
+                &format!("/api/v1/registry/export?format={format}"),
+            )
+            .await;
+            assert_eq!(file.status, 200, "{file:?}");
+            let imported = import(&to, kind, &file.body).await;
+            assert_eq!(imported.status, 200, "{imported:?}");
+            assert!(
+                imported.json()["entities"].as_u64().unwrap() > 0,
+                "{imported:?}"
+            );
+        }
+        let path = "/api/v1/entities/urn%3Ax%3Award";
+        let (before, after) = (get(&from.node, path).await, get(&to.node, path).await);
+        assert_eq!(before.json(), after.json());
+        let bad = "<urn:y:1> <urn:p> \"1\" <urn:y:1> .\n<urn:y:2> <urn:p> .\n";
+        let refused = import(&to, "application/n-quads", bad).await;
+        assert_eq!(refused.status, 400, "{refused:?}");
+        assert!(refused.body.contains("line 2"), "{refused:?}");
+        assert_eq!(
+            get(&to.node, "/api/v1/entities/urn%3Ay%3A1").await.status,
+            404
+        );
+        assert_eq!(import(&to, "text/plain", bad).await.status, 415);
+        let open = [("Content-Type", "application/n-quads")];
+        let path = "/api/v1/registry/import";
+        let stranger = send(&to.node, "POST", path, &open, bad.as_bytes()).await;
+        assert_eq!(stranger.status, 401, "{stranger:?}");
+        from.node.shutdown().await.unwrap();
+        to.node.shutdown().await.unwrap();
+    });
+}
