@@ -6,10 +6,13 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 
 const load = createRequire(join(process.env.MODULES, 'package.json'));
-const { Servient } = load('@node-wot/core');
+const { ContentSerdes, Servient } = load('@node-wot/core');
+const { default: JsonCodec } = load('@node-wot/core/dist/codecs/json-codec');
 const { HttpClientFactory } = load('@node-wot/binding-http');
 
 const [url, token, read] = process.argv.slice(2);
+// node-wot knows no merge patches.
+ContentSerdes.get().addCodec(new JsonCodec('application/merge-patch+json'));
 const directoryUrl = `${url}/.well-known/wot`;
 // Its JSON Schema is verbose about formats.
 console.warn = () => {};
@@ -66,18 +69,28 @@ for (;;) {
   await pause(200);
 }
 ok('readProperty gives the newest element of its stream');
-if (read === 'open') {
-  await new Promise((resolve, reject) => {
-    consumed.subscribeEvent(name, async (output) => {
-      const data = await output.value();
-      const batch = typeof data === 'string' ? JSON.parse(data) : data;
-      if (batch.elements.length > 0) resolve();
-    }, reject).catch(reject);
-  });
-  ok('subscribeEvent gives elements as they arrive');
+// node-wot hears only events without a name, and those of the directory have the names that the specification
+// gives them; a plain client follows the forms instead.
+const streams = new AbortController();
+async function firstEvent(href, name) {
+  const headers = read === 'token' ? { Authorization: `Bearer ${token}` } : {};
+  const answer = await fetch(new URL(href.replace(/\{.*\}/, ''), `${url}/`), { headers, signal: streams.signal });
+  assert.equal(answer.headers.get('content-type'), 'text/event-stream');
+  let text = '';
+  for await (const chunk of answer.body) {
+    text += Buffer.from(chunk).toString();
+    const found = text.split('\n\n').slice(0, -1).find((event) => event.includes(`event: ${name}\n`) && !event.includes('[]'));
+    if (found) return found;
+  }
+  return assert.fail(`the stream of events ended: ${text}`);
 }
+await firstEvent(device.events[name].forms[0].href, 'elements');
+ok('the form of an event gives elements as they arrive');
 
-const directory = await owner.consume(own);
+// node-wot 0.9 hands credentials wrongly to a form with security of its own: it gets that of the whole thing.
+const plain = (form) => ({ ...form, security: undefined });
+const actions = Object.entries(own.actions).map(([key, action]) => [key, { ...action, forms: action.forms.map(plain) }]);
+const directory = await owner.consume({ ...own, security: ['bearer_sc'], actions: Object.fromEntries(actions) });
 const lamp = {
   '@context': ['https://www.w3.org/2019/wot/td/v1', 'https://www.w3.org/2022/wot/td/v1.1', { saref: 'https://w3id.org/saref#' }],
   '@type': 'saref:LightSwitch',
@@ -86,16 +99,9 @@ const lamp = {
   security: 'nosec_sc',
   properties: { power: { type: 'number', unit: 'W', forms: [{ href: 'http://lamp.example/power' }] } },
 };
-const heard = [];
-if (read === 'open') {
-  for (const event of ['thingCreated', 'thingDeleted']) {
-    await directory.subscribeEvent(event, async (output) => {
-      const data = await output.value();
-      heard.push([event, (typeof data === 'string' ? JSON.parse(data) : data).id]);
-    });
-  }
-  await pause(500);
-}
+const created = firstEvent(own.events.thingCreated.forms[0].href, 'thing_created');
+const deleted = firstEvent(own.events.thingDeleted.forms[0].href, 'thing_deleted');
+await pause(500);
 await directory.invokeAction('createAnonymousThing', lamp);
 const found = (await explore()).find((thing) => thing.title === lamp.title);
 assert.match(found.id, /^urn:uuid:/);
@@ -116,10 +122,8 @@ ok('searchJSONPath and searchSPARQL');
 await directory.invokeAction('deleteThing', undefined, id);
 assert.ok(!(await explore()).some((thing) => thing.id === found.id));
 ok('deleteThing');
-if (read === 'open') {
-  while (!heard.some(([event, of]) => event === 'thingDeleted' && of === found.id)) await pause(100);
-  assert.ok(heard.some(([event, of]) => event === 'thingCreated' && of === found.id));
-  ok('thingCreated and thingDeleted are heard');
-}
+for (const event of [await created, await deleted]) assert.ok(event.includes(found.id), event);
+ok('the forms of thingCreated and thingDeleted give the events');
+streams.abort();
 console.log('done');
 process.exit(0);

@@ -35,7 +35,7 @@ fn description(app: &App, base: &str) -> Value {
         "securityDefinitions": security.definitions,
         "security": security.reading,
         "properties": {"things": things()},
-        "actions": actions(security.changing),
+        "actions": actions(Some(security.changing).filter(|changing| *changing != security.reading)),
         "events": events(),
         "links": [{"href": "api/v1/openapi.json", "rel": "service-desc", "type": "application/json"}],
     })
@@ -107,18 +107,23 @@ impl Form<'_> {
             "op": "invokeaction",
             "htv:methodName": self.method,
             "contentType": self.content_type,
-            "response": {"contentType": self.answer, "htv:statusCodeValue": self.status},
             "additionalResponses": refusals(self.refusals),
         });
+        // An empty answer has no content type, which a member `response` must name.
+        if !self.answer.is_empty() {
+            form["response"] =
+                json!({"contentType": self.answer, "htv:statusCodeValue": self.status});
+        }
         if let Some(security) = self.security {
-            form["security"] = json!(security);
+            form["security"] = json!([security]);
         }
         form
     }
 }
 
-fn actions(changing: &str) -> Value {
-    const EMPTY: &str = "application/x-empty";
+/// The actions; `changing` is the scheme of those that change the list, if it is not that of reading.
+fn actions(changing: Option<&str>) -> Value {
+    const EMPTY: &str = "";
     let id = json!({"id": {"@type": "ThingID", "type": "string", "format": "iri-reference"}});
     let input = json!({"type": "object", "description": "a Thing Description"});
     let change = |method, content_type, status, refusals| {
@@ -129,7 +134,7 @@ fn actions(changing: &str) -> Value {
             status,
             answer: EMPTY,
             refusals,
-            security: Some(changing),
+            security: changing,
         };
         form.to_json()
     };
@@ -147,10 +152,9 @@ fn actions(changing: &str) -> Value {
         status: 201,
         answer: EMPTY,
         refusals: &[400],
-        security: Some(changing),
+        security: changing,
     };
-    let mut anonymous = anonymous.to_json();
-    anonymous["response"]["htv:headers"] = json!([{"htv:fieldName": "Location"}]);
+    let anonymous = anonymous.to_json();
     let retrieve = Form {
         href: "things/{id}",
         method: "GET",
@@ -234,9 +238,10 @@ fn search(title: &str, path: &str, has_post: bool) -> Value {
     if has_post {
         forms.push(form(path, "POST"));
     }
+    let output = if has_post { "object" } else { "array" };
     json!({
         "uriVariables": {"query": {"type": "string", "title": title}},
-        "output": {"description": "the schema depends on the query"},
+        "output": {"type": output, "description": "the rest depends on the query"},
         "safe": true,
         "idempotent": true,
         "forms": forms,
