@@ -324,6 +324,25 @@ impl Registry {
             .map(|(answer, _)| answer)
     }
 
+    /// Answers a query over the triples that entities of these owners bring, as far as `principal`
+    /// may see them; other entities bring none, neither about themselves nor about others.
+    ///
+    /// # Errors
+    /// As [`Registry::sparql`].
+    pub fn sparql_of(
+        &self,
+        query: &str,
+        principal: &Principal,
+        owners: &[String],
+        limits: &SparqlLimits,
+        interrupt: &Interrupt,
+    ) -> Result<SparqlAnswer, SparqlError> {
+        let state = self.snapshot();
+        let reader = (principal, Some(owners));
+        let answer = crate::sparql::run(&state, query, reader, limits, interrupt);
+        answer.map(|(answer, _)| answer)
+    }
+
     /// Like [`Registry::sparql`], with the cost of the answer.
     ///
     /// # Errors
@@ -336,7 +355,7 @@ impl Registry {
         interrupt: &Interrupt,
     ) -> Result<(SparqlAnswer, Cost), SparqlError> {
         let state = self.snapshot();
-        crate::sparql::run(&state, query, principal, limits, interrupt)
+        crate::sparql::run(&state, query, (principal, None), limits, interrupt)
     }
 
     /// Memory as it is now.

@@ -88,7 +88,7 @@ fn over(limit: &'static str, value: usize) -> SparqlError {
 pub(crate) fn run(
     state: &Arc<State>,
     text: &str,
-    principal: &Principal,
+    (principal, owners): (&Principal, Option<&[String]>),
     limits: &SparqlLimits,
     interrupt: &Interrupt,
 ) -> Result<(SparqlAnswer, Cost), SparqlError> {
@@ -100,6 +100,7 @@ pub(crate) fn run(
         state,
         text: &checked.text,
         principal,
+        owners,
         limits,
         interrupt,
     };
@@ -137,6 +138,8 @@ struct QueryRun<'a> {
     state: &'a Arc<State>,
     text: &'a str,
     principal: &'a Principal,
+    /// Only what their entities bring, if that is asked for.
+    owners: Option<&'a [String]>,
     limits: &'a SparqlLimits,
     interrupt: &'a Interrupt,
 }
@@ -150,7 +153,10 @@ impl QueryRun<'_> {
             Err(error) => return Some(Err(error)),
         };
         let budget = Budget::new(self.limits, self.interrupt, traits);
-        let dataset = Dataset::default();
+        let dataset = Dataset {
+            owners: self.owners.map(<[_]>::to_vec),
+            ..Dataset::default()
+        };
         let view = View::new(self.state, self.principal, &dataset, Arc::clone(&budget));
         let query = planned(query, &view);
         let answer = evaluate(&query, view, &budget, self.limits);

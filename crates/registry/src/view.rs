@@ -20,7 +20,7 @@ use spareval::{CancellationToken, InternalQuad, QueryableDataset};
 
 use crate::dictionary::{Id, LOCAL};
 use crate::entity::{MAX_TERM_BYTES, term_bytes};
-use crate::graphs::{Dataset, Every, Graph, Listed, Quads, Tested};
+use crate::graphs::{Dataset, Every, Graph, Listed, Owned, Owners, Quads, Tested};
 use crate::limits::{Interrupt, SparqlError, SparqlLimits};
 use crate::partition::{Partition, Range, Triples};
 use crate::state::State;
@@ -215,6 +215,8 @@ pub(crate) struct View {
     default: Option<Arc<[Graph]>>,
     /// The named graphs, unless these are all entities.
     named: Option<Arc<[Graph]>>,
+    /// The owners whose entities bring triples, unless these are all.
+    owners: Option<Owners>,
     budget: Arc<Budget>,
     local: RefCell<Local>,
 }
@@ -227,10 +229,14 @@ impl View {
         budget: Arc<Budget>,
     ) -> Self {
         let partitions: Arc<[_]> = state.visible(principal).into();
+        let owners = dataset.owners.as_ref();
+        let owners = owners.map(|names| Owners::new(state, names));
+        let is_owned = |id: &Id| owners.as_ref().is_none_or(|owners| owners.own(state, *id));
         let graphs = |names: &Vec<String>| {
             let ids: BTreeSet<Id> = names
                 .iter()
                 .filter_map(|name| state.dictionary.iri(name))
+                .filter(is_owned)
                 .collect();
             let graphs = ids.into_iter();
             graphs
@@ -241,6 +247,7 @@ impl View {
             state: Arc::clone(state),
             default: dataset.default.as_ref().map(graphs),
             named: dataset.named.as_ref().map(graphs),
+            owners,
             partitions,
             budget,
             local: RefCell::default(),
@@ -282,7 +289,11 @@ impl View {
     /// The named graph `id` of the query.
     fn graph(&self, id: Id) -> Option<Graph> {
         match &self.named {
-            None => Graph::find(&self.state, id, &self.partitions),
+            None => {
+                let owners = self.owners.as_ref();
+                let is_owned = owners.is_none_or(|owners| owners.own(&self.state, id));
+                is_owned.then(|| Graph::find(&self.state, id, &self.partitions))?
+            }
             Some(named) => named.iter().find(|graph| graph.name == id).cloned(),
         }
     }
@@ -316,6 +327,21 @@ impl View {
             last: None,
             budget: Arc::clone(&self.budget),
             opened: false,
+        }
+    }
+
+    /// Each triple of the pattern in the default graph of all entities that count.
+    fn all(&self, range: Range) -> Quads {
+        let merged = self.merged(range);
+        match &self.owners {
+            None => Quads::Merged(merged),
+            Some(owners) => Quads::Owned(Owned {
+                merged,
+                partitions: Arc::clone(&self.partitions),
+                owners: owners.clone(),
+                state: Arc::clone(&self.state),
+                budget: Arc::clone(&self.budget),
+            }),
         }
     }
 
@@ -360,6 +386,7 @@ impl View {
         Quads::Every(Every {
             partitions: Arc::clone(&self.partitions),
             range: Range::of(subject, predicate, object),
+            owners: self.owners.clone(),
             state: Arc::clone(&self.state),
             budget: Arc::clone(&self.budget),
             at: 0,
@@ -388,7 +415,7 @@ impl QueryableDataset<'static> for View {
         match graph_name {
             None => self.every(pattern),
             Some(None) => match &self.default {
-                None => Quads::Merged(self.merged(Range::of(pattern[0], pattern[1], pattern[2]))),
+                None => self.all(Range::of(pattern[0], pattern[1], pattern[2])),
                 Some(graphs) => self.within(Arc::clone(graphs), pattern, None),
             },
             Some(Some(name)) => {
@@ -408,7 +435,10 @@ impl QueryableDataset<'static> for View {
         });
         let chosen = chosen.map(|graphs| graphs.to_vec()).unwrap_or_default();
         let chosen = chosen.into_iter().map(|graph| graph.name);
+        let (owners, state) = (self.owners.clone(), Arc::clone(&self.state));
+        let is_owned = move |id: &Id| owners.as_ref().is_none_or(|owners| owners.own(&state, *id));
         all.chain(chosen)
+            .filter(is_owned)
             .map(move |name| budget.charge_entry().map(|()| name))
     }
 

@@ -17,6 +17,7 @@ mod guard;
 mod kad;
 mod links;
 mod live;
+mod metadata;
 mod node;
 mod openapi;
 mod page;
@@ -33,6 +34,7 @@ mod server;
 pub(crate) mod shapes;
 mod streams;
 mod uddi;
+mod uddi_metadata;
 mod units;
 mod wrappers;
 mod write;
@@ -79,6 +81,19 @@ pub(crate) fn routes() -> Routes {
         )
         // The token is in the message.
         .post(uddi::PUBLISH, "publish_uddi", OPEN, uddi::publish)
+        .get(
+            uddi_metadata::PATH,
+            "describe_uddi_metadata",
+            OPEN,
+            uddi_metadata::describe,
+        )
+        // The token may be in the message.
+        .post(
+            uddi_metadata::PATH,
+            "ask_uddi_metadata",
+            OPEN,
+            uddi_metadata::ask,
+        )
         .under("/api/v1")
         .get(
             "/openapi.json",
@@ -126,6 +141,37 @@ pub(crate) fn routes() -> Routes {
             "follow_registry",
             READ,
             changes::changes,
+        )
+        .get("/registry/metadata", "list_metadata", READ, metadata::list)
+        .post(
+            "/registry/metadata",
+            "attach_metadata",
+            WRITE,
+            metadata::attach,
+        )
+        .post(
+            "/registry/metadata/find",
+            "find_entities_by_metadata",
+            READ,
+            metadata::find,
+        )
+        .get(
+            "/registry/metadata/{key}",
+            "get_metadata",
+            READ,
+            metadata::one,
+        )
+        .put(
+            "/registry/metadata/{key}",
+            "update_metadata",
+            WRITE,
+            metadata::update,
+        )
+        .delete(
+            "/registry/metadata/{key}",
+            "delete_metadata",
+            WRITE,
+            metadata::delete,
         )
         .get("/sparql", "query_registry", READ, entities::sparql_get)
         .post(

@@ -8,7 +8,7 @@ use utoipa::OpenApi;
 use super::routes::{Restriction, Rule};
 use super::{
     accounts, changes, completeness, create, dds, devices, directory, entities, exchange, gsn, kad,
-    links, live, node, publish, query, range, sensors, streams, wrappers, write,
+    links, live, metadata, node, publish, query, range, sensors, streams, wrappers, write,
 };
 use crate::shared::App;
 
@@ -43,6 +43,12 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         publish::publish,
         publish::remove,
         changes::changes,
+        metadata::list,
+        metadata::attach,
+        metadata::find,
+        metadata::one,
+        metadata::update,
+        metadata::delete,
         entities::sparql_get,
         entities::sparql_post,
         streams::list,

@@ -184,7 +184,7 @@ fn blank(member: &str, label: &str) -> Result<BlankNode, Problem> {
     })
 }
 
-fn invalid(detail: impl Into<String>) -> Problem {
+pub(super) fn invalid(detail: impl Into<String>) -> Problem {
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
 }
 
@@ -277,7 +277,7 @@ pub(super) async fn remove(
     }
 }
 
-fn registry_problem(error: &Error) -> Problem {
+pub(super) fn registry_problem(error: &Error) -> Problem {
     let text = error.to_string();
     match error {
         Error::InvalidEntity { .. } => invalid(text),

@@ -54,19 +54,24 @@ pub(super) async fn describe_lang() -> Response {
 }
 
 fn describe(app: &App, headers: &HeaderMap, port: Port, path: &str) -> Response {
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
-    let own = app.identity.url();
-    let scheme = own.split("://").next().unwrap_or("http");
-    let base = host.map_or_else(|| own.clone(), |host| format!("{scheme}://{host}"));
+    let base = base(app, headers);
     soap(
         StatusCode::OK,
         message::wsdl(port, &format!("{base}{path}")),
     )
 }
 
-fn soap(status: StatusCode, text: String) -> Response {
+/// The address of the node, as the client names it.
+pub(super) fn base(app: &App, headers: &HeaderMap) -> String {
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let own = app.identity.url();
+    let scheme = own.split("://").next().unwrap_or("http");
+    host.map_or_else(|| own.clone(), |host| format!("{scheme}://{host}"))
+}
+
+pub(super) fn soap(status: StatusCode, text: String) -> Response {
     (
         status,
         [(header::CONTENT_TYPE, "text/xml; charset=utf-8")],
@@ -75,7 +80,7 @@ fn soap(status: StatusCode, text: String) -> Response {
         .into_response()
 }
 
-fn faulty(text: String) -> Response {
+pub(super) fn faulty(text: String) -> Response {
     soap(StatusCode::INTERNAL_SERVER_ERROR, text)
 }
 
@@ -87,7 +92,7 @@ fn failed(app: &App, error: &Error) -> Response {
     )))
 }
 
-fn limits(app: &App) -> Limits {
+pub(super) fn limits(app: &App) -> Limits {
     Limits {
         bytes: app.config.http.max_body_bytes as usize,
         expanded_bytes: TREE_BYTES_MAX,
@@ -96,7 +101,7 @@ fn limits(app: &App) -> Limits {
 }
 
 /// The body of a request.
-async fn read(app: &App, body: Body) -> Result<Bytes, Error> {
+pub(super) async fn read(app: &App, body: Body) -> Result<Bytes, Error> {
     params::body(app, body).await.map_err(|problem| {
         let code = match problem.status {
             413 => ErrorCode::MessageTooLarge,
@@ -107,7 +112,7 @@ async fn read(app: &App, body: Body) -> Result<Bytes, Error> {
 }
 
 /// Runs work on a thread that may block, with a permit of the caller.
-async fn run<T: Send + 'static>(
+pub(super) async fn run<T: Send + 'static>(
     app: &App,
     caller: &Caller,
     work: impl FnOnce(&App) -> T + Send + 'static,
@@ -175,17 +180,17 @@ pub(super) async fn publish(State(app): State<App>, request: HttpRequest) -> Res
 }
 
 /// What became of a request for publication.
-struct Outcome {
+pub(super) struct Outcome {
     /// The text of the answer, or of a fault of the message.
-    answer: Result<Response, Error>,
+    pub(super) answer: Result<Response, Error>,
     /// The changes in flight.
-    publication: Option<Publication>,
+    pub(super) publication: Option<Publication>,
     /// The record for the audit stream, with what was taken for it of its account's share.
-    change: Option<(Change, Option<AuditCharge>)>,
+    pub(super) change: Option<(Change, Option<AuditCharge>)>,
 }
 
 impl Outcome {
-    fn refused(error: Error) -> Self {
+    pub(super) fn refused(error: Error) -> Self {
         Self {
             answer: Err(error),
             publication: None,
@@ -195,6 +200,12 @@ impl Outcome {
 
     /// Waits until the changes are durable, and records them.
     async fn complete(self, app: &App) -> Response {
+        let answer = self.recorded(app).await;
+        answer.unwrap_or_else(|error| failed(app, &error))
+    }
+
+    /// The same; the caller answers errors.
+    pub(super) async fn recorded(self, app: &App) -> Result<Response, Error> {
         let mut answer = self.answer;
         if let Some(publication) = self.publication
             && let Err(error) = publication.await
@@ -210,7 +221,7 @@ impl Outcome {
             };
             Audit::record(app, change, charge).await;
         }
-        answer.unwrap_or_else(|error| failed(app, &error))
+        answer
     }
 }
 
@@ -309,7 +320,7 @@ fn change(app: &App, bytes: &[u8], address: Option<IpAddr>) -> Outcome {
 }
 
 /// The account has used its share of the audit stream.
-fn no_audit_room(caller: &Caller, wait: Duration) -> Error {
+pub(super) fn no_audit_room(caller: &Caller, wait: Duration) -> Error {
     let detail = format!(
         "the changes of the account {:?} fill its share of the audit stream; retry in {} s",
         caller.name(),
@@ -324,20 +335,8 @@ fn save(
     caller: &Caller,
     request: &Request,
 ) -> Result<(Answer, Option<Publication>), Error> {
-    let seed = chappe_transport::seed();
-    let seed = seed.map_err(|error| Error::new(ErrorCode::Busy, error.to_string()))?;
-    let (start, step) = seed.split_at(16);
-    let bits = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte))
-    };
-    // Different keys for one request, from a random start with a random step.
-    let (mut next, step) = (bits(start), bits(step) | 1);
-    let mut random = || {
-        next = next.wrapping_add(step);
-        next
-    };
+    let mut random =
+        random_bits().map_err(|error| Error::new(ErrorCode::Busy, error.to_string()))?;
     let unix_ms = clock::now().0 / 1_000_000;
     let name = caller.name();
     let publisher = Publisher::new(&app.registry, name, Access::Public, unix_ms, &mut random);
@@ -346,6 +345,22 @@ fn save(
         .checking(&app.taxonomies)
         .answer(request)?;
     Ok((saved.value, saved.publication))
+}
+
+/// Different bits for each key of one request, from a random start with a random step.
+pub(super) fn random_bits() -> std::io::Result<impl FnMut() -> u128> {
+    let seed = chappe_transport::seed()?;
+    let (start, step) = seed.split_at(16);
+    let bits = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte))
+    };
+    let (mut next, step) = (bits(start), bits(step) | 1);
+    Ok(move || {
+        next = next.wrapping_add(step);
+        next
+    })
 }
 
 /// get_authToken.
@@ -385,7 +400,7 @@ fn admit(
 }
 
 /// The account of a token that get_authToken gave.
-fn publisher(app: &App, token: Option<&Token>) -> Result<Caller, Error> {
+pub(super) fn publisher(app: &App, token: Option<&Token>) -> Result<Caller, Error> {
     let found = token.ok_or(Refusal::Unknown);
     found
         .and_then(|token| app.accounts.publisher(token))
@@ -402,7 +417,7 @@ fn publisher(app: &App, token: Option<&Token>) -> Result<Caller, Error> {
 }
 
 /// Whether an account has the role that publishing entities needs, for the whole node.
-fn may_publish(caller: &Caller) -> Result<(), Error> {
+pub(super) fn may_publish(caller: &Caller) -> Result<(), Error> {
     if caller.reach(Role::Write) == Reach::All {
         return Ok(());
     }

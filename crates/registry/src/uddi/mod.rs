@@ -53,6 +53,7 @@ mod select;
 mod taxonomy;
 mod value;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use chappe_identity::Principal;
@@ -115,6 +116,20 @@ pub struct Inquiry {
 }
 
 impl Inquiry {
+    /// Inquiries over this state.
+    pub(crate) fn of(state: Arc<State>, principal: Principal) -> Self {
+        Self { state, principal }
+    }
+
+    /// find_service among these services; `None`: among all.
+    pub(crate) fn find_service_among(
+        &self,
+        ask: &FindService,
+        among: Option<HashSet<u32>>,
+    ) -> Result<List<ServiceInfo>, Error> {
+        self.ask(|graph| find::services(graph, ask, among))
+    }
+
     /// Runs an inquiry, whose answer has a limit.
     fn ask<T>(&self, run: impl FnOnce(&Graph<'_>) -> Result<T, Error>) -> Result<T, Error> {
         let graph = Graph::limited(&self.state, &self.principal);
@@ -149,7 +164,7 @@ impl Inquiry {
     /// # Errors
     /// `E_invalidKeyPassed`, `E_nameTooLong`, `E_tooManyOptions`, `E_unsupported`.
     pub fn find_service(&self, ask: &FindService) -> Result<List<ServiceInfo>, Error> {
-        self.ask(|graph| find::services(graph, ask))
+        self.ask(|graph| find::services(graph, ask, None))
     }
 
     /// find_binding.

@@ -15,10 +15,11 @@ mod schema;
 mod write;
 
 use chappe_soap::v1_1::{self, Envelope, Fault, FaultCode};
-use chappe_xml::Limits;
+use chappe_xml::{Element, Limits};
 
 pub use answer::Answer;
 pub use request::{GENERIC, Message, NAMESPACE, Port, Request};
+pub(crate) use schema::schema_text;
 pub use schema::{schema_of_lang, wsdl};
 
 use super::error::{Error, ErrorCode};
@@ -34,6 +35,18 @@ pub fn receive(
     port: Port,
     operator: &str,
 ) -> Result<Message, Fault> {
+    let envelope = open(document, limits, operator)?;
+    let client = |error: &Error| report(FaultCode::Client, error, operator);
+    read::message(&envelope.body, port).map_err(|error| client(&error))
+}
+
+/// Reads the element in the body of a request.
+pub(crate) fn read_body(body: &Element, port: Port) -> Result<Message, Error> {
+    read::message(body, port)
+}
+
+/// Opens the envelope of a request.
+pub(crate) fn open(document: &[u8], limits: Limits, operator: &str) -> Result<Envelope, Fault> {
     let client = |error: &Error| report(FaultCode::Client, error, operator);
     let envelope = Envelope::parse(document, limits).map_err(|error| match error {
         chappe_soap::Error::VersionMismatch => Fault {
@@ -54,7 +67,7 @@ pub fn receive(
             detail: Vec::new(),
         });
     }
-    read::message(&envelope.body, port).map_err(|error| client(&error))
+    Ok(envelope)
 }
 
 /// The fault of a request that failed.
