@@ -23,7 +23,10 @@ import org.uddi4j.util.FindQualifiers;
 import org.uddi4j.util.KeyedReference;
 import org.uddi4j.util.TModelBag;
 
-/** UDDI4J over Axis 1.4 publishes and finds in a running node: java Uddi4jPeer INQUIRY PUBLISH USER CREDENTIAL. */
+/**
+ * UDDI4J over Axis 1.4 publishes and finds in a running node: java Uddi4jPeer INQUIRY PUBLISH USER CREDENTIAL [SERVICE].
+ * With a SERVICE it finds that service of a device instead.
+ */
 public class Uddi4jPeer {
     private static final String HTTP = "uuid:68DE9E80-AD09-469D-8A37-088422BFBC36";
 
@@ -59,11 +62,27 @@ public class Uddi4jPeer {
         throw new IllegalStateException(code + " is not raised");
     }
 
+    private static void device(UDDIProxy proxy, String name) throws Exception {
+        Vector found = proxy.find_service("", one(new Name(name)), null, null, null, 5).getServiceInfos().getServiceInfoVector();
+        expect(found.size() == 1, "find_service finds the service of a device");
+        String key = ((ServiceInfo) found.get(0)).getServiceKey();
+        BusinessService service = (BusinessService) proxy.get_serviceDetail(key).getBusinessServiceVector().get(0);
+        BindingTemplate binding = (BindingTemplate) service.getBindingTemplates().get(0);
+        String address = binding.getAccessPoint().getText();
+        expect(address.startsWith("http://127.0.7.1:"), "its binding has the device's address");
+        expect(binding.getTModelInstanceDetails().size() >= 1, "its binding has the tModels of its WSDL");
+        System.out.println("done");
+    }
+
     public static void main(String[] arguments) throws Exception {
         System.setProperty("org.uddi4j.TransportClassName", "org.uddi4j.transport.ApacheAxisTransport");
         UDDIProxy proxy = new UDDIProxy();
         proxy.setInquiryURL(arguments[0]);
         proxy.setPublishURL(arguments[1]);
+        if (arguments.length > 4) {
+            device(proxy, arguments[4]);
+            return;
+        }
         refused("E_unknownUser", () -> proxy.get_authToken(arguments[2], "wrong"));
         String token = proxy.get_authToken(arguments[2], arguments[3]).getAuthInfoString();
         expect(token.length() > 20, "get_authToken");

@@ -3,7 +3,10 @@
     python check/registry/run.py CHAPPE WORK JARS
 
 1. zeep (Python) reads the WSDL that the node serves, and drives the node with it.
-2. UDDI4J over Axis 1.4 (the JARS, run by Java) does so over HTTP/1.0, with every call that it has.
+2. SPARQLWrapper (Python) asks in every form of the SPARQL 1.1 Protocol and in every format.
+3. UDDI4J over Axis 1.4 (the JARS, run by Java) does so over HTTP/1.0, with every call that it has.
+4. UDDI4J and zeep find the service of a device that appears meanwhile by its name, read its binding, and zeep finds it by its
+   WSDL.
 
 Needs the Python packages and jars of the group in `check/peers`; loopback only.
 """
@@ -25,7 +28,21 @@ sensors_directory = "sensors"
 [http]
 listen = "127.0.0.1:0"
 [discovery]
-enabled = false
+interfaces = ["lo"]
+"""
+DEVICE = """
+name = "Peer pulse"
+manufacturer = "Example"
+model = "P1"
+namespace = "http://example.com/pulse"
+types = ["PeerPulse"]
+[[event]]
+name = "Beat"
+period_ms = 100
+recording = "beat.csv"
+[[event.field]]
+name = "rate"
+type = "double"
 """
 
 
@@ -47,6 +64,8 @@ def check(chappe: str, work: pathlib.Path, jars: pathlib.Path) -> None:
         token = (work / "data" / "new-token").read_text().strip()
         print("-- zeep", flush=True)
         run([sys.executable, str(HERE / "zeep_peer.py"), url, "operator", token], "zeep")
+        print("-- SPARQLWrapper", flush=True)
+        run([sys.executable, str(HERE / "sparql_peer.py"), url, token], "SPARQLWrapper")
         print("-- UDDI4J", flush=True)
         classes = work / "classes"
         classes.mkdir()
@@ -55,8 +74,24 @@ def check(chappe: str, work: pathlib.Path, jars: pathlib.Path) -> None:
                        check=True, capture_output=True)
         peer = ["java", "-cp", f"{path}:{classes}", "Uddi4jPeer", f"{url}/uddi/inquiry", f"{url}/uddi/publish"]
         run([*peer, "operator", token], "UDDI4J")
+        appears(chappe, work, url, token, peer)
     finally:
         node.stop()
+
+
+def appears(chappe: str, work: pathlib.Path, url: str, token: str, peer: list[str]) -> None:
+    """A device starts; its service is found, and ends with it."""
+    print("-- a device", flush=True)
+    (work / "beat.csv").write_text("rate\n60\n61\n")
+    (work / "pulse.toml").write_text(DEVICE)
+    device = Process([chappe, "device", "run", str(work / "pulse.toml"), "--address", "127.0.7.1",
+                      "--announce-within", "0ms", "--json"], work / "device.log")
+    try:
+        device.wait_event("ready", 20)
+        run([sys.executable, str(HERE / "zeep_peer.py"), url, "operator", token, "PeerPulse"], "zeep, a device")
+        run([*peer, "operator", token, "PeerPulse"], "UDDI4J, a device")
+    finally:
+        device.stop()
 
 
 def main() -> None:

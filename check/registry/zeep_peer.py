@@ -1,9 +1,12 @@
 """zeep publishes and finds in a running node, with nothing but the WSDL that the node serves.
 
-    python check/registry/zeep_peer.py URL USER CREDENTIAL
+    python check/registry/zeep_peer.py URL USER CREDENTIAL [SERVICE]
+
+With a SERVICE it waits for that service of a device instead.
 """
 
 import sys
+import time
 
 from lxml import etree
 from zeep import Client
@@ -69,7 +72,43 @@ def metadata(url: str, token: str, service: str) -> None:
         expect(publish.deleteMetadata(authInfo=token, metadataKey=key) is True, "deleteMetadata")
 
 
+def device(url: str, user: str, credential: str, name: str) -> None:
+    """Finds the service of a device by its name and by its WSDL."""
+    inquire, publish, documents = (Client(f"{url}/uddi/{path}?wsdl").service for path in ("inquiry", "publish", "wsdl"))
+    version = {"generic": "2.0"}
+    started = time.monotonic()
+    found = None
+    while not found:
+        infos = inquire.find_service(name=[text(name)], **version).serviceInfos
+        found = infos.serviceInfo if infos else None
+        if not found and time.monotonic() - started > 30:
+            raise SystemExit(f"no service {name} after 30 s")
+    print(f"ok: find_service finds the device's service {time.monotonic() - started:.2f} s after it was ready")
+    key = found[0].serviceKey
+    detail = inquire.get_serviceDetail(serviceKey=[key], **version).businessService[0]
+    address = detail.bindingTemplates.bindingTemplate[0].accessPoint._value_1
+    expect(address.startswith("http://127.0.7.1:"), f"its binding has its address: {address}")
+    by_wsdl = documents.findServicesByInterface(interface=name)
+    expect([one.serviceKey for one in by_wsdl.serviceInfo] == [key], "findServicesByInterface finds it by its WSDL")
+    interface = documents.findInterfaceByOperation(operation="Beat").interfaceInfo[0]
+    expect(interface.name == name, "findInterfaceByOperation")
+    held = documents.getAllWSDLFiles().documentInfo[0]
+    content = documents.getWSDLAdvertContent(key=held.key).content
+    expect(b"PeerPulse" in content and len(content) == held.size, "getWSDLAdvertContent")
+    operations = documents.getOperationsByURL(url=held.key).operationInfo
+    output = documents.getOutputMessageOfOperation(operation=operations[0].iri).messageInfo
+    expect(output[0].partInfo[0].element is not None, "getOutputMessageOfOperation")
+    token = publish.get_authToken(userID=user, cred=credential, **version).authInfo
+    added = documents.addWSDLFile(authInfo=token, key="urn:zeep", content=content)
+    expect(added.documentInfo[0].key == "urn:zeep", "addWSDLFile")
+    expect(documents.removeWSDLFile(authInfo=token, key="urn:zeep") == "urn:zeep", "removeWSDLFile")
+    refused("E_invalidURLPassed", lambda: documents.addWSDLFile(authInfo=token, url="http://169.254.169.254/"))
+    print("done")
+
+
 def main() -> None:
+    if len(sys.argv) > 4:
+        return device(*sys.argv[1:])
     url, user, credential = sys.argv[1:]
     clients = [Client(f"{url}/uddi/{name}?wsdl") for name in ("inquiry", "publish")]
     inquire, publish = (client.service for client in clients)

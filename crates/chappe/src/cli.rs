@@ -20,12 +20,14 @@ use chappe_transport::tls::Fingerprint;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use account::{
-    Account, AccountAdd, AccountList, AccountRenew, AccountRevoke, AccountShare, AccountShow,
+    Account, AccountAdd, AccountGroups, AccountList, AccountRenew, AccountRevoke, AccountShare,
+    AccountShow,
 };
 pub(crate) use device::{Device, DeviceExclude, DeviceInclude, DeviceReplace, DeviceRun};
 pub(crate) use link::{DeadLetters, Link, LinkAdd, LinkList, LinkRemove, LinkShow, Resend};
 pub(crate) use registry::{
-    RegistryFind, RegistryPublish, RegistryQuery, RegistryRemove, RegistryShow, RegistryVerb,
+    RegistryFind, RegistryPublish, RegistryQuery, RegistryRemove, RegistryShow, RegistrySubscribe,
+    RegistryVerb,
 };
 pub(crate) use sensor::{DescriptorFormat, Import, ImportGsn, Sensor, SensorCall, SensorConvert};
 pub(crate) use stream::{
@@ -135,7 +137,7 @@ pub(crate) enum Command {
         after_help = "Examples:\n  chappe wrapper try wrappers/climate.toml\n  chappe wrapper list"
     )]
     Wrapper(Wrapper),
-    /// Find, show, publish and remove entities of a node's registry.
+    /// Find, show, publish, remove and follow entities of a node's registry.
     #[command(
         subcommand,
         after_help = "Examples:\n  chappe registry find pulse\n  chappe registry publish http://example.com/pump-7 'Pump 7' --turtle pump.ttl"
@@ -427,7 +429,10 @@ pub(crate) struct Query {
     /// Run the query as SPARQL on the registry.
     #[arg(long)]
     pub sparql: bool,
-    /// Format of the rows.
+    /// Follow subclasses and subproperties of the ontologies of the node and of your account.
+    #[arg(long, requires = "sparql")]
+    pub inferred: bool,
+    /// Format of the rows; those after json are for SPARQL only.
     #[arg(long, default_value = "table")]
     pub format: Format,
     /// Print at most this many rows.
@@ -459,6 +464,30 @@ pub(crate) enum Format {
     Csv,
     /// The node's answer.
     Json,
+    /// SPARQL results in XML.
+    Xml,
+    /// Tab-separated values of SPARQL results.
+    Tsv,
+    /// Turtle, the default of CONSTRUCT and DESCRIBE.
+    Turtle,
+    /// N-Triples.
+    NTriples,
+    /// RDF/XML.
+    RdfXml,
+}
+
+impl Format {
+    /// The media type of a format that only SPARQL has.
+    pub(crate) fn sparql_media_type(self) -> Option<&'static str> {
+        match self {
+            Self::Table | Self::Csv | Self::Json => None,
+            Self::Xml => Some("application/sparql-results+xml"),
+            Self::Tsv => Some("text/tab-separated-values"),
+            Self::Turtle => Some("text/turtle"),
+            Self::NTriples => Some("application/n-triples"),
+            Self::RdfXml => Some("application/rdf+xml"),
+        }
+    }
 }
 
 /// Flags of `trace`.

@@ -392,7 +392,8 @@ pub trait Reader: Send {
     /// The number of matching writers.
     fn matched(&self) -> usize;
 
-    /// The number of lost samples: gaps after the first number of each writer.
+    /// The number of lost samples: gaps after the first number of each writer, and all numbers before it if the reader
+    /// was full.
     fn lost(&self) -> u64;
 }
 

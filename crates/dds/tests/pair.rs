@@ -132,6 +132,45 @@ fn samples_arrive(writes: Backend, reads: Backend, config: &ParticipantConfig) {
     assert_eq!(reader.lost(), 0);
 }
 
+/// RustDDS acknowledges samples for which a reader has no room, and drops the oldest (docs/dds.md).
+#[test]
+fn a_full_reader_of_rustdds_counts_all_samples_that_it_drops() {
+    let config = config(16);
+    let mut here = open(Backend::Rustdds, &config).unwrap();
+    let mut there = open(Backend::Rustdds, &config).unwrap();
+    let topic = topic("drop");
+    let qos = |max_samples| Qos {
+        durability: Durability::TransientLocal,
+        max_samples,
+        ..Qos::default()
+    };
+    let mut writer = here.writer(&topic, &qos(16)).unwrap();
+    let mut reader = there.reader(&topic, &qos(32)).unwrap();
+    let mut events = Vec::new();
+    until(&mut [&mut here, &mut there], &mut events, |_| {
+        writer_is_matched(&*writer, &*reader)
+    });
+    let mut got = Vec::new();
+    // Dropped are the first samples of the writer, and then some between others.
+    for written in [200, 400] {
+        for _ in 0..200 {
+            let payload = Octets::default().payload();
+            write_within(&mut *here, &mut *writer, &payload, PATIENCE).unwrap();
+        }
+        until(&mut [&mut here, &mut there], &mut events, |_| {
+            writer.unacknowledged() == 0
+        });
+        until(&mut [&mut here, &mut there], &mut events, |_| {
+            reader.take(usize::MAX, &mut got).unwrap();
+            got.last().is_some_and(|last| last.number == written)
+        });
+        let received = i64::try_from(got.len()).unwrap();
+        assert!(received < written);
+        assert_eq!(i64::try_from(reader.lost()).unwrap(), written - received);
+    }
+    assert!(got[0].number > 1, "{got:?}");
+}
+
 #[test]
 fn incompatible_ends_are_reported_with_both_sides_values() {
     with_each_pair(4, mismatch_is_reported);

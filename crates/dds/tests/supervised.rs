@@ -1,5 +1,5 @@
 //! Goal: users of a supervised participant notice no panic of the library, lose nothing by a restart, and are not
-//! blocked by a reader that acknowledges nothing.
+//! blocked by a reader that acknowledges nothing. Samples that a full reader drops are counted.
 //! Method: supervisors and participants on loopback; a panic and a stall injected into the library's own thread (with
 //! the feature `planted`); a reader in another process that is stopped by a signal.
 
@@ -74,10 +74,20 @@ fn outlet(supervisor: &Supervisor, readers: usize, stalled: Stalled) -> Outlet {
         .unwrap()
 }
 
+/// A reader that has room for all samples of a test. A full one drops acknowledged samples when its thread does not run
+/// for some milliseconds, which another test covers.
 fn inlet(supervisor: &Supervisor) -> Inlet {
+    inlet_of(supervisor, 4_096)
+}
+
+fn inlet_of(supervisor: &Supervisor, max_samples: u32) -> Inlet {
+    let qos = Qos {
+        max_samples,
+        ..kept(Qos::default())
+    };
     let config = InletConfig {
         topic: topic(),
-        qos: kept(Qos::reliable_reader(WINDOW)),
+        qos,
     };
     supervisor.reader(config).unwrap()
 }
@@ -160,6 +170,31 @@ fn sent_samples_are_received_and_acknowledged() {
     assert_eq!((reader.received, reader.lost), (500, 0));
 }
 
+#[test]
+fn samples_that_a_full_reader_drops_are_counted() {
+    const COUNT: u64 = 2_000;
+    let _one = ONE.lock();
+    let config = participant(4);
+    let (here, there) = (supervisor(&config), supervisor(&config));
+    let outlet = outlet(&here, 1, Stalled::Wait);
+    // Nothing is received before everything is acknowledged, so the reader is full.
+    let mut inlet = inlet_of(&there, 64);
+    block_on(send_all(&outlet, COUNT));
+    let mut received = 0;
+    block_on(async {
+        let mut newest = 0;
+        while newest < COUNT {
+            let sample = inlet.receive().await.expect("the supervisor lives");
+            let number = Octets::read(&sample.payload).unwrap().number;
+            assert!(number > newest, "{number} arrived after {newest}");
+            (received, newest) = (received + 1, number);
+        }
+    });
+    assert!(received < COUNT, "{received} arrived");
+    let status = inlet.status();
+    assert_eq!((status.received, status.lost), (received, COUNT - received));
+}
+
 /// The library fails amid 2,000 samples: all of them arrive. Returns the status afterwards.
 #[cfg(feature = "planted")]
 fn lose_nothing_by(fault: planted::Fault, number: u32) -> SupervisorStatus {
@@ -203,6 +238,7 @@ fn lose_nothing_by(fault: planted::Fault, number: u32) -> SupervisorStatus {
         tokio::join!(sending, receiving);
     });
     assert_eq!(there.status().restarts, 0);
+    assert_eq!(inlet.status().lost, 0);
     assert!(restarted.load(Ordering::SeqCst));
     here.status()
 }

@@ -31,6 +31,7 @@ pub use decoder::{Decoder, Message, Output, StreamDefinition, StreamIndex};
 pub use encoder::{CsvEncoding, EncodeError, Encoder, Encoding};
 pub use fault::{Fault, Location, Reason};
 pub use format::Format;
+pub use json::path::{JsonPath, OutOfWork, PathError, Work};
 pub use limits::Limits;
 pub use pattern::{Attributes, LEVELS_MAX, PATTERN_BYTES_MAX, Pattern, PatternError};
 pub use template::VALUE_BYTES_MAX;

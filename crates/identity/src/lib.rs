@@ -3,7 +3,7 @@
 //! [`Key`] is the one key of a node or device (Ed25519, RFC 8032) in the PKCS#8 PEM form that
 //! openssl reads (RFC 8410), [`Key::agree`] the secret that two of them share; [`CurveSecret`] is the
 //! ZeroMQ key made from it; [`Token`] is a bearer secret stored only as its hash; [`DistinguishedName`] is
-//! the subject of a client certificate; [`Principal`] is who asks and [`Rights`] what that account may do;
+//! the subject of a client certificate, and [`CertificateName`] what an account names it by; [`Principal`] is who asks and [`Rights`] what that account may do;
 //! [`Attempts`] limits failed credentials by host; [`AddressPolicy`] is the one judge of addresses that
 //! arrive in messages; [`Shares`] divides a bounded table among the hosts that fill it; [`certificate`]
 //! judges the certificates of those who sign messages.
@@ -17,6 +17,7 @@ mod address;
 mod agreement;
 mod attempts;
 pub mod certificate;
+mod client_certificate;
 mod curve;
 pub mod der;
 mod distinguished_name;
@@ -31,6 +32,7 @@ mod z85;
 pub use address::{AddressPolicy, Contact, Prefix, PrefixError, Refusal, Scheme};
 pub use agreement::AGREED_BYTES;
 pub use attempts::{Attempts, FAILURES_MAX, HOSTS_MAX, RECOVERY};
+pub use client_certificate::{CertificateName, ClientCertificate};
 pub use curve::{CURVE_KEY_BYTES, CurvePublic, CurveSecret};
 pub use distinguished_name::{DISTINGUISHED_NAME_BYTES_MAX, DistinguishedName};
 pub use error::Error;

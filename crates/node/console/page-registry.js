@@ -8,7 +8,7 @@ import { count, local, short } from './format.js';
 const LIMIT = 100;
 const SEARCH_DELAY_MS = 200;
 const ROWS_MOST = 500;
-const KINDS = ['node', 'device', 'service', 'stream', 'virtual-sensor', 'other'];
+const KINDS = ['node', 'device', 'service', 'stream', 'virtual-sensor', 'thing', 'other'];
 const PAGES = { device: 'devices', stream: 'streams', 'virtual-sensor': 'sensors' };
 const TERMS = [
   ['prefix', 'Name prefix', 'Electro'],

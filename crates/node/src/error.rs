@@ -85,6 +85,12 @@ pub enum StartError {
         /// The file and the cause.
         reason: String,
     },
+    /// An ontology cannot be read or is invalid.
+    #[error("cannot read an ontology: {reason}")]
+    Ontologies {
+        /// The file and the cause.
+        reason: String,
+    },
     /// A link of the configuration is invalid.
     #[error("cannot start link {link:?}: {reason}")]
     Link {
@@ -127,6 +133,16 @@ pub enum StartError {
         /// The system's error.
         source: io::Error,
     },
+    /// Signed messages cannot be judged, or answers not be signed.
+    #[error("signatures: {}: {reason}", path.display())]
+    Signatures {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        reason: String,
+        /// How to repair it.
+        hint: Option<String>,
+    },
     /// The configuration contradicts itself.
     #[error("configuration: {0}")]
     Config(String),
@@ -159,14 +175,18 @@ impl StartError {
             )),
             Self::Key(error) => error.hint(),
             Self::Tls(error) => error.hint(),
-            Self::Link { hint, .. } | Self::Dds { hint, .. } | Self::Kad { hint, .. } => {
-                hint.clone()
-            }
+            Self::Link { hint, .. }
+            | Self::Dds { hint, .. }
+            | Self::Kad { hint, .. }
+            | Self::Signatures { hint, .. } => hint.clone(),
             Self::Devices { .. } => {
                 Some("correct it, or remove it and run `chappe device exclude` again".to_owned())
             }
             Self::Taxonomies { .. } => Some(
                 "correct the file or move it out of registry.taxonomies_directory".to_owned(),
+            ),
+            Self::Ontologies { .. } => Some(
+                "correct the file or move it out of registry.ontologies_directory".to_owned(),
             ),
             Self::Exchange { source, .. } => source.hint(),
             Self::Token { path, .. } => Some(format!(

@@ -26,9 +26,11 @@ use crate::permits::Permits;
 use crate::registrar::{NODE_OWNER, Registrar};
 use crate::sensors::Sensors;
 use crate::shared::{App, Shared};
+use crate::signatures::Signatures;
 use crate::size_limit::SizeLimit;
 use crate::storage::{Storage, open_registry};
 use crate::streams::StreamSpec;
+use crate::things::Things;
 use crate::wrappers::{Exporters, Wrappers};
 use crate::written::{self, Producers};
 
@@ -66,6 +68,8 @@ impl Node {
         })?;
         let drops = Drops::default();
         let sockets = crate::links::bind(&config.exchange, &key.curve(), &drops).await?;
+        let ontologies = crate::ontologies::read(&config.registry.ontologies_directory)
+            .map_err(|reason| StartError::Ontologies { reason })?;
         let size_limit = SizeLimit::of(&config).map_err(|source| StartError::Directory {
             path: log_directory(&directory),
             source,
@@ -123,8 +127,10 @@ impl Node {
             storage,
             taxonomies: http::taxonomies(&config.registry.taxonomies_directory)
                 .map_err(|reason| StartError::Taxonomies { reason })?,
+            signatures: Signatures::open(&config)?,
             registry,
             registrar,
+            things: Things::default(),
             catalogue,
             observability,
             config,
@@ -146,6 +152,8 @@ impl Node {
         app.registrar.remove_stale(is_written).await;
         publish_node(&app).await;
         publish_canonical_tmodels(&app).await;
+        crate::devices::publish_business(&app).await;
+        crate::ontologies::publish(&app, ontologies).await;
         crate::written::register(&app).await;
         crate::links::start(&app, sockets).await?;
         crate::kad::start(&app)?;
@@ -173,6 +181,7 @@ impl Node {
             tasks.spawn(crate::kad::publish(app.clone()));
         }
         tasks.spawn(crate::health::watch(app.clone()));
+        tasks.spawn(crate::things::watch(app.clone()));
         let logs = app.storage.logs().map(|(name, log)| (name, log.clone()));
         tasks.spawn(crate::scrub::watch(
             logs,

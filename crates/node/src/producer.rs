@@ -3,11 +3,15 @@
 
 use std::collections::HashSet;
 
+use chappe_registry::oxrdf::vocab::xsd;
 use chappe_registry::oxrdf::{BlankNode, Literal, NamedNode, NamedNodeRef, Term, Triple};
-use chappe_registry::{Entity, EntityKind, vocabulary as v};
+use chappe_registry::vocabulary::{self as v, td};
+use chappe_registry::{Entity, EntityKind};
 use chappe_stream::StreamSchema;
 
 use crate::catalogue;
+use crate::devices::DEVICE_KEYS;
+use crate::things::device as things;
 
 /// The producer of streams.
 #[derive(Debug, Clone, Copy)]
@@ -18,6 +22,8 @@ pub(crate) struct Producer<'a> {
     pub(crate) types: &'a [String],
     /// Its scopes, which its streams share.
     pub(crate) scopes: &'a [String],
+    /// It is a device, the platform of the sensors that its streams are.
+    pub(crate) is_platform: bool,
 }
 
 impl<'a> Producer<'a> {
@@ -27,6 +33,7 @@ impl<'a> Producer<'a> {
             key,
             types: &[],
             scopes: &[],
+            is_platform: false,
         }
     }
 
@@ -46,6 +53,9 @@ impl<'a> Producer<'a> {
         if let Some(text) = description {
             say.text(v::RDFS_COMMENT, text);
         }
+        if self.key.starts_with(DEVICE_KEYS) {
+            say.affordance(name);
+        }
         for (index, field) in schema.fields.iter().enumerate() {
             let node = BlankNode::new_unchecked(format!("f{index}"));
             say.object(v::FIELD, node.clone().into());
@@ -58,6 +68,9 @@ impl<'a> Producer<'a> {
             of_field(v::FIELD_TYPE, literal(word.as_str().unwrap_or_default()));
             if let Some(unit) = &field.unit {
                 of_field(v::UNIT, literal(unit));
+                if let Some(unit) = v::qudt::unit(unit) {
+                    of_field(v::HAS_UNIT, unit.into());
+                }
             }
             if let Some(text) = &field.description {
                 of_field(v::RDFS_COMMENT, literal(text));
@@ -69,6 +82,11 @@ impl<'a> Producer<'a> {
                 };
                 of_field(v::OBSERVED_PROPERTY, property.clone().into());
                 say.object(v::OBSERVES, property.into());
+                // What observes a property is a sensor of whatever produces the stream.
+                say.object(v::RDF_TYPE, v::SENSOR.into_owned().into());
+                if self.is_platform {
+                    say.link(v::IS_HOSTED_BY, self.key);
+                }
             }
         }
         entity.triples = say.triples;
@@ -111,6 +129,20 @@ impl Statements {
 
     pub(crate) fn link(&mut self, predicate: NamedNodeRef<'_>, key: &str) {
         self.object(predicate, NamedNode::new_unchecked(key).into());
+    }
+
+    /// The stream of a device is a property and an event of a thing, with the forms of its Thing Description.
+    fn affordance(&mut self, name: &str) {
+        self.link(v::RDF_TYPE, td::PROPERTY.as_str());
+        self.link(v::RDF_TYPE, td::EVENT.as_str());
+        self.text(td::NAME, name);
+        let targets = [things::reading(name), things::following(name)];
+        for (index, target) in targets.into_iter().enumerate() {
+            let form = BlankNode::new_unchecked(format!("form{index}"));
+            self.object(td::HAS_FORM, form.clone().into());
+            let target = Literal::new_typed_literal(format!("/{target}"), xsd::ANY_URI);
+            self.triples.push(Triple::new(form, td::TARGET, target));
+        }
     }
 
     pub(crate) fn into_triples(self) -> Vec<Triple> {

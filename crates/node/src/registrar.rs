@@ -4,12 +4,16 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use chappe_registry::{Entity, EntityKind, Error, Principal, Publication, Registry, Room, Search};
+use chappe_registry::uddi::{Error as UddiError, ErrorCode, Publisher, Saved};
+use chappe_registry::{
+    Access, Entity, EntityKind, Error, Principal, Publication, Registry, Room, Search,
+};
 use chappe_transport::Hop;
 use tokio::sync::watch;
 
 use crate::accounts::Owners;
 use crate::catalogue::{Names, stream_name};
+use crate::clock;
 use crate::notices::NoticeKind;
 use crate::observability::Observability;
 use crate::tasks::yield_every;
@@ -26,6 +30,25 @@ pub(crate) const OWN_KEYS: &str = "urn:chappe:";
 pub(crate) const LINK_TYPE: &str = "Link";
 /// The owner of entities that the node itself publishes.
 pub(crate) const NODE_OWNER: &str = "node";
+
+/// Bits for new keys of UDDI data: different ones in one request, from a random start with a random step.
+///
+/// # Errors
+/// The system has no random bytes.
+pub(crate) fn key_bits() -> std::io::Result<impl FnMut() -> u128> {
+    let seed = chappe_transport::seed()?;
+    let (start, step) = seed.split_at(16);
+    let bits = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte))
+    };
+    let (mut next, step) = (bits(start), bits(step) | 1);
+    Ok(move || {
+        next = next.wrapping_add(step);
+        next
+    })
+}
 
 /// A change of the registry.
 enum Change {
@@ -127,6 +150,48 @@ impl Registrar {
         }
     }
 
+    /// Runs a request about services of devices as a publisher, in the node's name. `about` is the device, for
+    /// people.
+    pub(crate) async fn change_services(
+        &self,
+        about: &str,
+        request: impl Fn(&mut Publisher<'_>) -> Result<Saved<()>, UddiError>,
+    ) {
+        let room = Room {
+            total_bytes: self.bytes_max,
+            ..Room::default()
+        };
+        let mut retries = 0;
+        loop {
+            let outcome = match key_bits() {
+                Ok(mut bits) => {
+                    let unix_ms = clock::now().0 / 1_000_000;
+                    let access = Access::Public;
+                    let node =
+                        Publisher::new(&self.registry, NODE_OWNER, access, unix_ms, &mut bits);
+                    request(&mut node.within(room)).map(|saved| saved.publication)
+                }
+                Err(error) => Err(UddiError::new(ErrorCode::Busy, error.to_string())),
+            };
+            let outcome = match outcome {
+                Ok(Some(publication)) => publication.await.map(|_| ()).map_err(UddiError::from),
+                Ok(None) => return,
+                Err(error) => Err(error),
+            };
+            let Err(error) = outcome else { return };
+            let may_retry = error.code == ErrorCode::Busy && retries < RETRIES_MAX;
+            if !may_retry || *self.drain.borrow() {
+                let Observability { drops, notices, .. } = &*self.observability;
+                let (reason, detail) = ("not registered", error.to_string());
+                drops.record(Hop::Metadata, reason, about, detail, None);
+                let text = format!("its services cannot be registered in UDDI: {error}");
+                return notices.notify(NoticeKind::Health, about, text);
+            }
+            retries += 1;
+            tokio::time::sleep(RETRY_PAUSE).await;
+        }
+    }
+
     /// Whether an entity was published in this run and not removed since.
     pub(crate) fn is_registered(&self, key: &str) -> bool {
         self.registered().contains_key(key)
@@ -175,6 +240,9 @@ impl Registrar {
                     entity.name = self.names.current(stream);
                 }
                 let known = self.registry.get(&entity.key, &Principal::Operator);
+                if let Some(known) = &known {
+                    (entity.access, entity.rights) = (known.access.clone(), known.rights.clone());
+                }
                 if known.as_ref() == Some(&entity) {
                     return Ok(None);
                 }

@@ -17,7 +17,9 @@ use crate::observability::Observability;
 use crate::permits::Permits;
 use crate::registrar::Registrar;
 use crate::sensors::Sensors;
+use crate::signatures::Signatures;
 use crate::storage::Storage;
+use crate::things::Things;
 use crate::wrappers::{Exporters, Wrappers};
 use crate::written::Producers;
 
@@ -39,7 +41,10 @@ pub(crate) struct Shared {
     pub(crate) registry: Registry,
     /// The checked value sets of UDDI.
     pub(crate) taxonomies: Arc<Taxonomies>,
+    /// Signed SOAP messages; `None` if signatures count nowhere.
+    pub(crate) signatures: Option<Signatures>,
     pub(crate) registrar: Registrar,
+    pub(crate) things: Things,
     pub(crate) devices: Devices,
     pub(crate) sensors: Sensors,
     pub(crate) wrappers: Wrappers,

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::Access;
 use crate::error::Error;
-use crate::rights::Rights;
-use crate::vocabulary;
+use crate::rights::{Holder, Rights, readers};
+use crate::vocabulary::{self, wsdl};
 
 /// Maximum length of a key, name, type, scope, owner or reader in bytes. UDDI allows names of 255
 /// characters; the rest is room for IRIs.
@@ -24,6 +24,9 @@ pub const MAX_TRIPLES: usize = 10_000;
 pub const MAX_TERM_BYTES: usize = 16 * 1024;
 /// Maximum size of all terms of one entity in bytes, so that its journal record stays small.
 pub const MAX_ENTITY_BYTES: usize = 512 * 1024;
+/// Maximum size of all terms of a document, its bytes included; they repeat the IRIs of its parts, which its
+/// record does not.
+pub const MAX_DOCUMENT_ENTITY_BYTES: usize = 3 * 1024 * 1024;
 
 /// The kind of an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -42,11 +45,15 @@ pub enum EntityKind {
     Other,
     /// A piece of metadata about something else; see [`crate::metadata`].
     Metadata,
+    /// A Thing Description that somebody registered in the directory of things.
+    Thing,
+    /// A WSDL document or a schema, with its bytes; see [`crate::wsdl`].
+    Document,
 }
 
 impl EntityKind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Node,
         Self::Device,
         Self::Service,
@@ -54,6 +61,8 @@ impl EntityKind {
         Self::VirtualSensor,
         Self::Other,
         Self::Metadata,
+        Self::Thing,
+        Self::Document,
     ];
 
     /// The name in the REST interface and on the command line.
@@ -67,6 +76,8 @@ impl EntityKind {
             Self::VirtualSensor => "virtual-sensor",
             Self::Other => "other",
             Self::Metadata => "metadata",
+            Self::Thing => "thing",
+            Self::Document => "document",
         }
     }
 
@@ -135,9 +146,21 @@ impl Entity {
         // Indexes of what is not public: see `groups`.
         let copies = match &self.access {
             Access::Public => 0,
-            Access::Owner => 1,
-            Access::Readers(_) => 2,
+            Access::Owner | Access::Readers(_) => {
+                let readers = readers(&self.owner, &self.access, &self.rights);
+                match readers.contains(&Holder::Everybody) {
+                    true => 0,
+                    false => readers.len(),
+                }
+            }
         };
+        // Statements of rights are in the indexes of the operator and of each administrator.
+        let stated = self.rights.iter().map(|(_, holder)| {
+            let (Holder::Account(name) | Holder::Group(name)) = holder else {
+                return TRIPLE_BYTES;
+            };
+            TRIPLE_BYTES + COPY_BYTES * (1 + self.rights.administer.len()) + name.len()
+        });
         let piece_bytes = match self.kind {
             EntityKind::Metadata => (1 + copies) * PIECE_BYTES,
             _ => 0,
@@ -165,7 +188,7 @@ impl Entity {
             };
             subject + triple.predicate.as_str().len() + object + triple_bytes
         });
-        let own = self.key.len() + self.name.len() + self.owner.len();
+        let own = self.key.len() + self.name.len() + self.owner.len() + stated.sum::<usize>();
         entity_bytes + piece_bytes + own + lists.sum::<usize>() + triples.sum::<usize>()
     }
 
@@ -203,12 +226,21 @@ impl Entity {
                 return Err(invalid("triples", reason));
             }
             bytes = bytes.saturating_add(subject + object + predicate);
+            let of_documents = triple.predicate.as_str().starts_with(wsdl::NAMESPACE);
+            if of_documents && self.kind != EntityKind::Document {
+                let predicate = triple.predicate.as_str();
+                return Err(invalid(
+                    "triples",
+                    format!("have {predicate}, which only a document has"),
+                ));
+            }
         }
-        if bytes > MAX_ENTITY_BYTES {
-            return Err(invalid(
-                "triples",
-                format!("are longer than {MAX_ENTITY_BYTES} bytes"),
-            ));
+        let limit = match self.kind {
+            EntityKind::Document => MAX_DOCUMENT_ENTITY_BYTES,
+            _ => MAX_ENTITY_BYTES,
+        };
+        if bytes > limit {
+            return Err(invalid("triples", format!("are longer than {limit} bytes")));
         }
         Ok(())
     }
@@ -246,6 +278,14 @@ pub(crate) fn term_bytes(term: &Term) -> usize {
                     .map_or(literal.datatype().as_str().len(), str::len)
         }
     }
+}
+
+pub(crate) fn triple_bytes(triple: &Triple) -> usize {
+    let subject = match &triple.subject {
+        NamedOrBlankNode::NamedNode(node) => node.as_str().len(),
+        NamedOrBlankNode::BlankNode(node) => node.as_str().len(),
+    };
+    subject + triple.predicate.as_str().len() + term_bytes(&triple.object)
 }
 
 fn list(field: &'static str, items: &[String]) -> Result<(), Error> {

@@ -1,6 +1,7 @@
 //! Errors of changing or opening the registry.
 
 use crate::journal::JournalError;
+use crate::rights::Right;
 
 /// The reason why an entity was not published, removed or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +23,19 @@ pub enum Error {
         /// Its owner.
         owner: String,
     },
+    /// The caller does not have a right that the change needs.
+    #[error("{key} is owned by {owner}, and only those with the right to {right} it may do this")]
+    NoRight {
+        /// The key.
+        key: String,
+        /// Its owner.
+        owner: String,
+        /// The right.
+        right: Right,
+    },
+    /// The key is that of an entity which the caller may not see.
+    #[error("the key {0} is not available")]
+    KeyTaken(String),
     /// No entity has this key.
     #[error("no entity has the key {0}")]
     Unknown(String),
@@ -44,6 +58,16 @@ pub enum Error {
         limit: usize,
         /// Whether the limit is that of the owner.
         is_owners: bool,
+    },
+    /// The owner of the entity would have too many.
+    #[error("the entities of {owner:?} would be {entities} in the registry; the limit is {limit}")]
+    TooManyEntities {
+        /// The owner.
+        owner: String,
+        /// How many it would have.
+        entities: usize,
+        /// The limit.
+        limit: usize,
     },
     /// Too many changes are in flight; the same change may be made once they are durable.
     #[error("{value} changes are in flight to the journal, as many as allowed")]
@@ -68,12 +92,22 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether another writer of a shared journal was faster: nothing was changed, and the same request
+    /// can be made again at once.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Journal(JournalError::Moved { .. }))
+    }
+
     /// Whether the same change may succeed later without removing anything from the registry.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(
             self,
-            Self::Busy { .. } | Self::Journal(JournalError::Full(_))
+            Self::Busy { .. }
+                | Self::Journal(
+                    JournalError::Full(_) | JournalError::Away(_) | JournalError::Moved { .. }
+                )
         )
     }
 }

@@ -29,6 +29,8 @@ pub enum Change {
         key: String,
         /// Its kind.
         kind: EntityKind,
+        /// Whether the subscriber could not see it before.
+        is_new: bool,
     },
     /// The entity was removed, or is no longer visible.
     Removed {
@@ -70,6 +72,9 @@ pub(crate) struct Entry {
     pub(crate) after: Option<Side>,
     /// The predicates of its triples before and after.
     pub(crate) predicates: Predicates,
+    /// Only its rights changed, which concerns those who administer it and those who may see it only now, or
+    /// no longer.
+    pub(crate) is_of_rights: bool,
 }
 
 /// An entity before or after a change.
@@ -112,6 +117,18 @@ impl Entry {
             side.map(|side| side.name.clone())
         };
         let (name_before, is_seen) = (seen(&self.before), seen(&self.after).is_some());
+        let administers = |side: &Option<Side>| {
+            let mut side = side.iter();
+            side.any(|side| side.rule.permits(principal, Right::Administer))
+        };
+        if self.is_of_rights
+            && is_seen
+            && name_before.is_some()
+            && !administers(&self.before)
+            && !administers(&self.after)
+        {
+            return None;
+        }
         (is_seen || name_before.is_some()).then(|| Seen {
             revision,
             key: self.key.clone(),
@@ -129,8 +146,9 @@ impl From<Item> for FeedItem {
             Item::Resync(revision) => Self::Resync { revision },
             Item::Seen(seen) => {
                 let (key, kind, revision) = (seen.key, seen.kind, seen.revision);
+                let is_new = seen.name_before.is_none();
                 let change = match seen.is_seen {
-                    true => Change::Published { key, kind },
+                    true => Change::Published { key, kind, is_new },
                     false => Change::Removed { key, kind },
                 };
                 Self::Change { revision, change }

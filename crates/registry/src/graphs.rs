@@ -7,12 +7,16 @@
 
 use std::sync::Arc;
 
+use chappe_identity::Principal;
 use spareval::InternalQuad;
 
+use crate::budget::{Budget, BudgetSpent};
 use crate::dictionary::{Dictionary, Id};
+use crate::inference::Inferred;
+use crate::merged::Merged;
 use crate::partition::{Partition, Range, Triples};
+use crate::rights::Right;
 use crate::state::{State, StoredEntity};
-use crate::view::{Budget, BudgetSpent, Merged};
 
 /// Graphs that a query names with FROM or FROM NAMED, or the request's parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +27,8 @@ pub(crate) struct Dataset {
     pub(crate) named: Option<Vec<String>>,
     /// Entities of other owners bring no triple; without it, those of all owners count.
     pub(crate) owners: Option<Vec<String>>,
+    /// Subclasses and subproperties are followed as the ontologies of these owners state them.
+    pub(crate) inferred_by: Option<Vec<String>>,
 }
 
 /// Known graphs tested at the price of one step.
@@ -34,15 +40,28 @@ pub(crate) struct Graph {
     pub(crate) name: Id,
     stored: Arc<StoredEntity>,
     partition: Arc<Partition>,
+    /// What the entity states of its rights is visible, too.
+    shows_rights: bool,
 }
 
 impl Graph {
     /// The graph of the entity `name`, if it is visible.
-    pub(crate) fn find(state: &State, name: Id, visible: &[Arc<Partition>]) -> Option<Self> {
+    pub(crate) fn find(
+        state: &State,
+        name: Id,
+        visible: &[Arc<Partition>],
+        principal: &Principal,
+    ) -> Option<Self> {
         let (stored, partition) = state.held(name, visible)?;
         let partition = Arc::clone(partition);
+        let has_rights = !stored.rights().is_empty();
+        let administers = || {
+            let rule = state.rule_of(state.dictionary.value(name));
+            rule.is_some_and(|(rule, _)| rule.permits(principal, Right::Administer))
+        };
         Some(Self {
             name,
+            shows_rights: has_rights && administers(),
             stored,
             partition,
         })
@@ -50,7 +69,16 @@ impl Graph {
 
     /// The number of its triples; a few may count twice.
     pub(crate) fn len(&self) -> usize {
-        self.stored.len()
+        match self.shows_rights {
+            true => self.stored.len(),
+            false => self.stored.len() - self.stored.rights().len(),
+        }
+    }
+
+    /// Whether it holds a triple. `own` is the entity that its subject is or belongs to.
+    fn holds(&self, triple: [Id; 3], own: Id) -> bool {
+        self.partition.brings(triple, self.name, own)
+            || self.shows_rights && self.stored.rights().contains(&triple)
     }
 }
 
@@ -82,6 +110,8 @@ pub(crate) enum Quads {
     Every(Every),
     /// In the default graph: each triple that an entity of some owners brings, once.
     Owned(Owned),
+    /// Those and what follows from them.
+    Inferred(Box<Inferred>),
     /// Several of these in turn.
     Several(std::vec::IntoIter<Self>),
 }
@@ -96,6 +126,7 @@ impl Iterator for Quads {
             Self::Tested(tested) => tested.next(),
             Self::Owned(owned) => owned.next(),
             Self::Every(every) => every.next(),
+            Self::Inferred(inferred) => inferred.next(),
             Self::Several(parts) => loop {
                 // The first part that has a triple left.
                 let part = parts.as_mut_slice().first_mut()?;
@@ -168,7 +199,7 @@ fn holds_any(
     budget.charge_steps((1 + graphs.len() / TESTED_FOR_STEP) as u64, false)?;
     let own = own_graph(dictionary, triple);
     let mut graphs = graphs.iter();
-    Ok(graphs.any(|graph| graph.partition.brings(triple, graph.name, own)))
+    Ok(graphs.any(|graph| graph.holds(triple, own)))
 }
 
 /// The triples of a pattern in the indexes that some graphs hold, each once.
@@ -266,6 +297,18 @@ impl Every {
             if let Some((triple, names)) = &mut self.bringers
                 && let Some(name) = names.next()
             {
+                if self.partitions.get(self.at).is_some_and(|it| !it.is_only) {
+                    // Another set of indexes may have had the same entity.
+                    let own = own_graph(&self.state.dictionary, *triple);
+                    let mut earlier = self.partitions.iter().take(self.at);
+                    if earlier.any(|it| !it.is_only && it.brings(*triple, name, own)) {
+                        if self.budget.step().is_err() {
+                            self.end();
+                            return Some(Err(BudgetSpent));
+                        }
+                        continue;
+                    }
+                }
                 let item = quad(*triple, Some(name));
                 let charged = self.budget.charge_entry();
                 let owners = self.owners.as_ref();

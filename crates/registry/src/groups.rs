@@ -5,33 +5,37 @@
 //!
 //! | indexes | hold | are read by |
 //! |---|---|---|
-//! | public | what everyone may see | everyone |
+//! | public | what everybody may see | everybody |
 //! | hidden | everything else | the operator |
-//! | of an owner | what is the owner's and not public | the owner |
-//! | of a rule with readers | what that rule covers | each reader other than the owner |
+//! | of a holder | what this account, group, role, or any account may see and not everybody | those whom it covers |
 //!
-//! So the operator and an owner read two sets of indexes however many rules there are; a reader reads those of each
-//! rule that names it, besides. An entity that is not public is in two or three of them.
+//! An owner is a holder for its own entities. So a question reads the public indexes and those of the account, of its
+//! groups and of its roles, however many rules there are. An entity that is not public is in the indexes of each
+//! holder, and one principal may find it in several of them: readers drop repetitions.
+//!
+//! What an entity states of its rights is in the indexes of those who may administer it, apart from the entity.
 //!
 //! Everything is in ordered sets, so a change under a reader's snapshot copies little, however many rules there are.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use chappe_identity::Principal;
+use chappe_identity::{Principal, Role};
 
 use crate::access::Access;
-use crate::dictionary::Id;
+use crate::entity::Entity;
 use crate::error::Error;
 use crate::ordered::OrderedSet;
 use crate::partition::Partition;
-use crate::rights::Rights;
+use crate::rights::{Holder, Rights, administrators, readers};
 
-/// Maximum number of distinct access rules. One with readers has its own indexes, some kilobytes when small.
-pub(crate) const MAX_ACCESS_GROUPS: usize = 16_384;
-/// Maximum number of rules that name one reader: a search reads the indexes of each of them.
-pub(crate) const MAX_GROUPS_OF_READER: usize = 256;
+/// Maximum number of accounts, groups and roles with indexes of their own, some kilobytes when small.
+pub(crate) const MAX_HOLDERS: usize = 16_384;
+/// Maximum number of triples of an entity times those who may see it; reason: other changes wait while the indexes
+/// of all of them change.
+pub(crate) const MAX_COPIED_TRIPLES: usize = 100_000;
 
-/// An access rule with its owner; public entities share one rule, whoever owns them.
+/// An access rule with its owner; public entities without stated rights share one rule, whoever owns them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rule {
     owner: String,
@@ -40,26 +44,23 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    fn of(owner: &str, access: &Access, rights: &Rights) -> Self {
-        let owner = match access {
-            Access::Public => "",
-            _ => owner,
+    fn of(entity: &Entity) -> Self {
+        let owner = match (&entity.access, entity.rights.is_empty()) {
+            (Access::Public, true) => "",
+            _ => &entity.owner,
         };
         Self {
             owner: owner.to_owned(),
-            access: access.clone(),
-            rights: rights.clone(),
+            access: entity.access.clone(),
+            rights: entity.rights.clone(),
         }
     }
 
-    /// Its readers other than the owner.
-    fn readers(&self) -> impl Iterator<Item = &str> {
-        let readers = match &self.access {
-            Access::Readers(readers) => readers.as_slice(),
-            Access::Public | Access::Owner => &[],
-        };
-        let others = readers.iter().filter(|reader| **reader != self.owner);
-        others.map(String::as_str)
+    fn readers(&self) -> BTreeSet<Holder> {
+        match self.access {
+            Access::Public => BTreeSet::from([Holder::Everybody]),
+            Access::Owner | Access::Readers(_) => readers(&self.owner, &self.access, &self.rights),
+        }
     }
 }
 
@@ -70,44 +71,62 @@ struct Numbered {
     number: u32,
 }
 
-/// A reader with the number of a rule that names it.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Reader {
-    name: Arc<str>,
-    number: u32,
-}
-
-/// The entities that one rule covers, ordered by number.
+/// A rule, ordered by number.
 #[derive(Clone)]
 struct Group {
     number: u32,
     rule: Arc<Rule>,
-    /// How many.
+    /// How many entities it covers.
     entities: usize,
-    /// Their indexes, if the rule has readers.
+}
+
+/// A holder, in order.
+#[derive(Clone)]
+struct Held {
+    holder: Arc<Holder>,
+    /// Of the entities that it owns, if it is an account.
+    entities: usize,
+    bytes: usize,
+    /// The indexes of what it may see, if there is anything.
     partition: Option<Arc<Partition>>,
 }
 
-/// The entities of one owner, ordered by the owner's number.
-#[derive(Clone)]
-struct Owned {
-    owner: Id,
-    bytes: usize,
-    /// The indexes of those that are not public, if there are any.
-    partition: Option<Arc<Partition>>,
+/// Part of an entity, with its own readers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The entity, for those who may read it.
+    Entity,
+    /// What it states of its rights, for those who may administer it.
+    Rights,
 }
 
 /// All rules and indexes.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Groups {
     public: Arc<Partition>,
     hidden: Arc<Partition>,
-    owners: OrderedSet<Owned>,
+    holders: OrderedSet<Held>,
+    /// How many of the holders have indexes.
+    partitions: usize,
     groups: OrderedSet<Group>,
     rules: OrderedSet<Numbered>,
-    readers: OrderedSet<Reader>,
     free: OrderedSet<u32>,
     given: u32,
+}
+
+impl Default for Groups {
+    fn default() -> Self {
+        Self {
+            public: Arc::new(Partition::only()),
+            hidden: Arc::new(Partition::only()),
+            holders: OrderedSet::default(),
+            partitions: 0,
+            groups: OrderedSet::default(),
+            rules: OrderedSet::default(),
+            free: OrderedSet::default(),
+            given: 0,
+        }
+    }
 }
 
 impl Groups {
@@ -117,48 +136,43 @@ impl Groups {
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        let of_owners = self.owners.iter().filter_map(|owned| owned.partition);
-        let of_rules = self.groups.iter().filter_map(|group| group.partition);
-        let partitions = of_owners.chain(of_rules);
-        let partitions = partitions.chain([self.public.clone(), self.hidden.clone()]);
-        self.owners.memory_bytes()
+        let of_holders = self.holders.iter().filter_map(|held| held.partition);
+        let partitions = of_holders.chain([self.public.clone(), self.hidden.clone()]);
+        self.holders.memory_bytes()
             + self.groups.memory_bytes()
             + self.rules.memory_bytes()
-            + self.readers.memory_bytes()
             + self.free.memory_bytes()
             + partitions.map(|it| it.memory_bytes()).sum::<usize>()
     }
 
-    /// Checks that there is room for an entity with this rule.
-    pub(crate) fn admits(
-        &self,
-        owner: &str,
-        access: &Access,
-        rights: &Rights,
-    ) -> Result<(), Error> {
-        let rule = Rule::of(owner, access, rights);
-        if self.number(&rule).is_some() {
-            return Ok(());
-        }
-        if self.len() >= MAX_ACCESS_GROUPS {
-            return Err(Error::Full {
-                limit: "access rules",
-                value: MAX_ACCESS_GROUPS,
+    /// Checks that there is room for the indexes of an entity.
+    pub(crate) fn admits(&self, entity: &Entity) -> Result<(), Error> {
+        let readers = Rule::of(entity).readers();
+        let copied = readers.len().saturating_mul(entity.triples.len());
+        if copied > MAX_COPIED_TRIPLES {
+            return Err(Error::InvalidEntity {
+                field: "rights",
+                reason: format!(
+                    "let {} read {} triples: {copied} copies, more than {MAX_COPIED_TRIPLES} (hint: put the \
+                     accounts into a group)",
+                    readers.len(),
+                    entity.triples.len()
+                ),
             });
         }
-        let is_crowded = |reader: &str| {
-            let past = |key: &Reader| *key.name <= *reader;
-            let count = self.readers.rank(past) - self.readers.rank(|key| *key.name < *reader);
-            count >= MAX_GROUPS_OF_READER
+        let is_new = |holder: &&Holder| {
+            let held = self.held(holder);
+            **holder != Holder::Everybody && held.is_none_or(|held| held.partition.is_none())
         };
-        if rule.readers().any(is_crowded) {
-            let limit = "access rules that name one reader";
-            return Err(Error::Full {
-                limit,
-                value: MAX_GROUPS_OF_READER,
-            });
+        let administrators = administrators(&entity.owner, &entity.rights);
+        let new = readers.union(&administrators).filter(is_new).count();
+        match self.partitions + new > MAX_HOLDERS {
+            true if new > 0 => Err(Error::Full {
+                limit: "accounts, groups and roles that may see what not everybody sees",
+                value: MAX_HOLDERS,
+            }),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn number(&self, rule: &Rule) -> Option<u32> {
@@ -183,8 +197,8 @@ impl Groups {
     }
 
     /// Counts an entity under its rule; returns the rule's number.
-    pub(crate) fn enter(&mut self, owner: &str, access: &Access, rights: &Rights) -> u32 {
-        let rule = Rule::of(owner, access, rights);
+    pub(crate) fn enter(&mut self, entity: &Entity) -> u32 {
+        let rule = Rule::of(entity);
         if let Some(number) = self.number(&rule) {
             self.update_group(number, |group| group.entities += 1);
             return number;
@@ -195,11 +209,6 @@ impl Groups {
             self.given += 1;
             self.given - 1
         });
-        for reader in rule.readers() {
-            let name = reader.into();
-            self.readers.insert(Reader { name, number });
-        }
-        let has_readers = rule.readers().next().is_some();
         self.rules.insert(Numbered {
             rule: rule.clone(),
             number,
@@ -208,7 +217,6 @@ impl Groups {
             number,
             rule,
             entities: 1,
-            partition: has_readers.then(Arc::default),
         };
         let before = |other: &Group| other.number < number;
         self.groups.insert_at(before, group);
@@ -232,100 +240,114 @@ impl Groups {
         let Some(Group { rule, .. }) = removed else {
             return;
         };
-        for reader in rule.readers() {
-            let name = reader.into();
-            self.readers.remove(&Reader { name, number });
-        }
         self.rules.remove(&Numbered { rule, number });
         self.free.insert(number);
     }
 
-    /// Changes all indexes that hold an entity of this rule and owner.
+    /// Changes all indexes that hold this part of an entity of this rule and owner.
     pub(crate) fn change(
         &mut self,
         number: u32,
-        owner: Id,
+        owner: &str,
+        part: Part,
         mut change: impl FnMut(&mut Partition),
     ) {
-        let is_public = self
-            .rule(number)
-            .is_some_and(|rule| rule.access == Access::Public);
-        if is_public {
+        let rule = self.group(number).map(|group| Arc::clone(&group.rule));
+        let readers = match (rule, part) {
+            (None, _) => return,
+            (Some(rule), Part::Entity) => rule.readers(),
+            (Some(rule), Part::Rights) => administrators(owner, &rule.rights),
+        };
+        if readers.contains(&Holder::Everybody) {
             return change(Arc::make_mut(&mut self.public));
         }
         change(Arc::make_mut(&mut self.hidden));
-        self.update_owned(owner, |owned| {
-            change(Arc::make_mut(owned.partition.get_or_insert_default()));
-        });
-        self.update_group(number, |group| {
-            if let Some(partition) = &mut group.partition {
-                change(Arc::make_mut(partition));
-            }
-        });
+        for holder in readers {
+            let (mut before, mut after) = (false, false);
+            self.update_held(&holder, |held| {
+                before = held.partition.is_some();
+                change(Arc::make_mut(held.partition.get_or_insert_default()));
+                let is_empty = |partition: &mut Arc<Partition>| partition.is_empty();
+                held.partition.take_if(is_empty);
+                after = held.partition.is_some();
+            });
+            self.partitions += usize::from(after);
+            self.partitions -= usize::from(before);
+        }
     }
 
-    fn update_owned(&mut self, owner: Id, change: impl FnOnce(&mut Owned)) {
-        let before = |owned: &Owned| owned.owner < owner;
-        let wanted = |owned: &Owned| owned.owner == owner;
-        if self.owned(owner).is_none() {
-            let owned = Owned {
-                owner,
+    /// Changes a holder, which need not be known, and forgets it if there is nothing left of it.
+    fn update_held(&mut self, holder: &Holder, change: impl FnOnce(&mut Held)) {
+        let before = |held: &Held| *held.holder < *holder;
+        let wanted = |held: &Held| *held.holder == *holder;
+        if self.held(holder).is_none() {
+            let held = Held {
+                holder: Arc::new(holder.clone()),
+                entities: 0,
                 bytes: 0,
                 partition: None,
             };
-            self.owners.insert_at(before, owned);
+            self.holders.insert_at(before, held);
         }
-        self.owners.update_at(before, wanted, change);
-    }
-
-    fn owned(&self, owner: Id) -> Option<&Owned> {
-        let found = self.owners.first_from(|owned| owned.owner < owner)?;
-        (found.owner == owner).then_some(found)
-    }
-
-    /// The bytes of an owner's entities.
-    pub(crate) fn bytes_of(&self, owner: Id) -> usize {
-        self.owned(owner).map_or(0, |owned| owned.bytes)
-    }
-
-    /// Counts the bytes of an owner's entity, before it enters the indexes.
-    pub(crate) fn add_bytes(&mut self, owner: Id, bytes: usize) {
-        self.update_owned(owner, |owned| owned.bytes += bytes);
-    }
-
-    /// The bytes of an owner's entity no longer count, after it left the indexes.
-    pub(crate) fn remove_bytes(&mut self, owner: Id, bytes: usize) {
-        let mut is_last = false;
-        self.update_owned(owner, |owned| {
-            owned.bytes -= bytes;
-            is_last = owned.bytes == 0;
-            let is_empty = |partition: &mut Arc<Partition>| partition.names.len() == 0;
-            owned.partition.take_if(is_empty);
+        let mut is_unused = false;
+        self.holders.update_at(before, wanted, |held| {
+            change(held);
+            is_unused = held.entities == 0 && held.partition.is_none();
         });
-        if is_last {
-            let before = |owned: &Owned| owned.owner < owner;
-            self.owners.remove_at(before, |owned| owned.owner == owner);
+        if is_unused {
+            self.holders.remove_at(before, wanted);
         }
     }
 
-    /// The indexes that together hold what `principal` may see, each entity once; none is empty. `own` is the number
-    /// of the principal's name, if any entity has it as a text.
-    pub(crate) fn visible(&self, principal: &Principal, own: Option<Id>) -> Vec<Arc<Partition>> {
+    fn held(&self, holder: &Holder) -> Option<&Held> {
+        let found = self.holders.first_from(|held| *held.holder < *holder)?;
+        (*found.holder == *holder).then_some(found)
+    }
+
+    /// The number of an account's entities, and their bytes.
+    pub(crate) fn owned_by(&self, owner: &str) -> (usize, usize) {
+        let held = self.held(&Holder::Account(owner.to_owned()));
+        held.map_or((0, 0), |held| (held.entities, held.bytes))
+    }
+
+    /// Counts an owner's entity.
+    pub(crate) fn add_owned(&mut self, owner: &str, bytes: usize) {
+        self.update_held(&Holder::Account(owner.to_owned()), |held| {
+            held.entities += 1;
+            held.bytes += bytes;
+        });
+    }
+
+    /// An owner's entity no longer counts.
+    pub(crate) fn remove_owned(&mut self, owner: &str, bytes: usize) {
+        self.update_held(&Holder::Account(owner.to_owned()), |held| {
+            held.entities -= 1;
+            held.bytes -= bytes;
+        });
+    }
+
+    /// The indexes that together hold what `principal` may see; none is empty. Several may hold the same entity.
+    pub(crate) fn visible(&self, principal: &Principal) -> Vec<Arc<Partition>> {
         let mut visible = vec![self.public.clone()];
         match principal {
             Principal::Anonymous => {}
             Principal::Operator => visible.push(self.hidden.clone()),
             Principal::Named(_) | Principal::Member(_) => {
-                let name = principal.name().unwrap_or_default();
-                let own = own.and_then(|own| self.owned(own));
-                visible.extend(own.and_then(|owned| owned.partition.clone()));
-                let read = self.readers.iter_from(|key| *key.name < *name);
-                let read = read.take_while(|key| *key.name == *name);
-                let groups = read.filter_map(|key| self.group(key.number));
-                visible.extend(groups.filter_map(|group| group.partition.clone()));
+                let name = principal.name().map(str::to_owned);
+                let groups = principal.groups().iter().cloned().map(Holder::Group);
+                let roles = Role::ALL.into_iter().filter(|role| {
+                    let mut has = principal.roles().iter();
+                    has.any(|has| has.includes(*role))
+                });
+                let holders = std::iter::once(Holder::AnyAccount)
+                    .chain(name.map(Holder::Account))
+                    .chain(groups)
+                    .chain(roles.map(Holder::Role));
+                let held = holders.filter_map(|holder| self.held(&holder)?.partition.clone());
+                visible.extend(held);
             }
         }
-        visible.retain(|partition| partition.names.len() > 0);
+        visible.retain(|partition| !partition.is_empty());
         visible
     }
 }

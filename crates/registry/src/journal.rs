@@ -4,6 +4,12 @@
 //! has seen all previous records, so several nodes can share one journal. A snapshot is a run of
 //! ordinary records; the journal only remembers where the newest complete one starts.
 //!
+//! A journal that is shared over a network ([`Journal::is_shared`]) knows only when a transaction ends
+//! whether another node was first. Then the receipt is refused with [`JournalError::Moved`], with all that were
+//! in flight after it: they were planned on changes that do not exist. [`Journal::conflicts`] counts
+//! these refusals, and an append that names an older count is refused, whatever position it names. Its
+//! reads may wait.
+//!
 //! [`MemoryJournal`] is for tests and for a registry that may lose its contents;
 //! [`crate::LogJournal`] is durable.
 
@@ -21,6 +27,17 @@ pub enum JournalError {
     Moved {
         /// The position of the last record.
         last: u64,
+    },
+    /// A shared journal cannot be reached. Nothing was written; a later attempt may succeed.
+    #[error("the store of the registry cannot be reached: {0}")]
+    Away(String),
+    /// Records that a snapshot replaces were removed before they were read; read from the snapshot.
+    #[error("records from position {from} on are removed; the snapshot starts at {snapshot}")]
+    Trimmed {
+        /// The position asked for.
+        from: u64,
+        /// Where the newest snapshot starts.
+        snapshot: u64,
     },
     /// The journal is full; nothing was written, and a later attempt may succeed.
     #[error("the journal is full: {0}")]
@@ -70,6 +87,15 @@ impl std::fmt::Debug for Receipt {
     }
 }
 
+/// The end of a journal, as a writer knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tail {
+    /// The last position: of the records, or of the writer's appends in flight.
+    pub last: u64,
+    /// [`Journal::conflicts`] when the writer had read all records.
+    pub conflicts: u64,
+}
+
 /// An ordered, durable sequence of records with one agreed order of writers.
 pub trait Journal: Send + Sync + 'static {
     /// Position of the last acknowledged record; 0 if there is none.
@@ -100,6 +126,41 @@ pub trait Journal: Send + Sync + 'static {
     /// # Errors
     /// Storing the position failed.
     fn set_snapshot(&self, position: u64) -> Result<(), JournalError>;
+
+    /// Whether other nodes write to it over a network, so that a receipt can report a conflict.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// How often all appends in flight were refused. It changes together with what can be followed.
+    fn conflicts(&self) -> u64 {
+        0
+    }
+
+    /// Like [`Journal::append_if`], but refused too if appends in flight were refused since.
+    ///
+    /// # Errors
+    /// As [`Journal::append_if`]; [`JournalError::Away`].
+    fn append_after(&self, tail: Tail, records: Vec<Vec<u8>>) -> Result<Receipt, JournalError> {
+        self.append_if(tail.last, records)
+    }
+
+    /// Has `arrived` called, on a thread that may block, whenever other writers may have appended, until it returns
+    /// false.
+    fn watch(&self, arrived: Box<dyn Fn() -> bool + Send>) {
+        drop(arrived);
+    }
+
+    /// Whether this writer may write a snapshot now; of a shared journal one writer may.
+    ///
+    /// # Errors
+    /// [`JournalError::Away`].
+    fn begin_snapshot(&self) -> Result<bool, JournalError> {
+        Ok(true)
+    }
+
+    /// The snapshot is written, or given up.
+    fn end_snapshot(&self) {}
 }
 
 /// A journal in memory. Clones share the records, so a registry can be reopened on it.

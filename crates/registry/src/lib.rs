@@ -6,7 +6,7 @@
 //! follows changes. Each answer is computed as if entities that the caller may not see did not exist.
 //!
 //! [`uddi`] is the model of UDDI v2 on top: businesses, services, bindings and tModels, saved by
-//! requests that are one batch each, and its inquiries.
+//! requests that are one batch each, and its inquiries. [`wsdl`] keeps WSDL documents and maps them to it.
 //!
 //! [`metadata`] holds the pieces of metadata that anyone attaches to entities, each with its author.
 //!
@@ -23,61 +23,77 @@
 //! # Ok::<(), chappe_registry::Error>(())
 //! ```
 //!
-//! This crate has no leases, no inference, no UDDI messages and no signatures.
+//! This crate has no leases and no signatures.
 
 #![forbid(unsafe_code)]
 
 mod access;
+mod budget;
 mod dictionary;
 mod entity;
 mod error;
+mod exchange;
 mod expression;
 mod feed;
 mod graph_patterns;
 mod graphs;
 mod groups;
 mod guard;
+mod inference;
 mod journal;
 mod keys;
 mod limits;
 mod log_journal;
+mod merged;
 pub mod metadata;
 mod ordered;
 mod partition;
 mod pending;
 mod piece_keys;
 mod plan;
+mod queries;
+mod rdf_document;
 mod record;
 mod record_fields;
 mod registry;
+mod results;
 mod rights;
+mod rights_changes;
 mod scope;
 mod search;
+mod source;
 mod sparql;
 mod state;
+pub mod thing;
+mod time;
 mod turtle;
 pub mod uddi;
 mod uddi_keys;
 mod view;
 pub mod vocabulary;
 mod watch;
+pub mod wsdl;
 
 pub use access::Access;
 pub use chappe_identity::Principal;
 pub use entity::{
-    Entity, EntityKind, MAX_ENTITY_BYTES, MAX_LIST, MAX_TERM_BYTES, MAX_TEXT_BYTES, MAX_TRIPLES,
+    Entity, EntityKind, MAX_DOCUMENT_ENTITY_BYTES, MAX_ENTITY_BYTES, MAX_LIST, MAX_TERM_BYTES,
+    MAX_TEXT_BYTES, MAX_TRIPLES,
 };
 pub use error::Error;
+pub use exchange::{ExportError, Format, ImportError, ImportRules, Imported, MAX_STATEMENT_BYTES};
 pub use feed::{Change, FEED_CAPACITY, FeedItem, Subscription};
-pub use journal::{Journal, JournalError, MemoryJournal, Receipt};
+pub use journal::{Journal, JournalError, MemoryJournal, Receipt, Tail};
 pub use limits::{Interrupt, Room, SparqlError, SparqlLimits};
 pub use log_journal::LogJournal;
 pub use oxrdf;
+pub use rdf_document::{MAX_DOCUMENT_BYTES, ontology, triples_from_document};
 pub use registry::{MAX_BATCH_BYTES, Publication, Registry, Statistics};
+pub use results::{ResultFormat, SparqlAnswer};
 pub use rights::{Holder, Right, Rights};
 pub use scope::is_in_scope;
 pub use search::{DEFAULT_SEARCH_LIMIT, MAX_SEARCH_LIMIT, Search, SearchResult};
-pub use sparql::{Cost, SparqlAnswer};
+pub use sparql::{Cost, SparqlRequest};
 pub use turtle::triples_from_turtle;
 pub use watch::{
     MAX_KNOWN, Mark, ResyncReason, Watch, WatchEvent, WatchItem, WatchStart, WatchStep,

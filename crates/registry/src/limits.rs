@@ -9,7 +9,7 @@ pub struct SparqlLimits {
     /// Maximum length of a query in bytes; default 16 KiB, far above what people and programs
     /// write.
     pub query_bytes: usize,
-    /// Maximum number of rows of an answer; default 10,000. More is an error; use LIMIT.
+    /// Maximum number of rows or triples of an answer; default 10,000. More is an error; use LIMIT.
     pub rows: usize,
     /// Maximum size of all terms of an answer in bytes; default 16 MiB.
     pub result_bytes: usize,
@@ -33,13 +33,16 @@ impl Default for SparqlLimits {
     }
 }
 
-/// The room for entities, in bytes as [`crate::Entity::counted_bytes`] counts them.
+/// The room for entities, in bytes as [`crate::Entity::counted_bytes`] counts them. What a change publishes counts
+/// for the owners of its entities, whoever makes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Of all entities.
     pub total_bytes: usize,
     /// Of those of the entity's owner.
     pub owner_bytes: usize,
+    /// Maximum number of entities of the entity's owner.
+    pub owner_entities: usize,
 }
 
 impl Default for Room {
@@ -48,6 +51,7 @@ impl Default for Room {
         Self {
             total_bytes: usize::MAX,
             owner_bytes: usize::MAX,
+            owner_entities: usize::MAX,
         }
     }
 }
@@ -101,6 +105,14 @@ pub enum SparqlError {
     /// The caller's [`Interrupt`] ended the query.
     #[error("the query exceeded its time limit")]
     Interrupted,
+    /// The format cannot hold the answer.
+    #[error("the answer cannot be written as {media_type}: {reason}")]
+    Unwritable {
+        /// The format.
+        media_type: &'static str,
+        /// Why not.
+        reason: String,
+    },
     /// The evaluator failed.
     #[error("the query failed: {0}")]
     Evaluation(String),

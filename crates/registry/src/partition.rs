@@ -80,6 +80,8 @@ pub(crate) struct Text {
 /// A set of indexes.
 #[derive(Clone, Default)]
 pub(crate) struct Partition {
+    /// No other set that the same principal reads holds the same entities.
+    pub(crate) is_only: bool,
     spo: OrderedSet<[Id; 3]>,
     pos: OrderedSet<[Id; 3]>,
     osp: OrderedSet<[Id; 3]>,
@@ -117,6 +119,14 @@ pub(crate) struct Partition {
 }
 
 impl Partition {
+    /// An empty set of indexes of entities that no other set which the same principal reads holds.
+    pub(crate) fn only() -> Self {
+        Self {
+            is_only: true,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn memory_bytes(&self) -> usize {
         let texts = |set: &OrderedSet<Text>| {
             set.memory_bytes() + set.iter().map(|key| key.text.len() + 16).sum::<usize>()
@@ -147,6 +157,11 @@ impl Partition {
             + texts(&self.names)
             + texts(&self.scopes)
             + texts(&self.uddi_names)
+    }
+
+    /// Whether it holds nothing: everything that has keys here has triples.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.spo.len() == 0
     }
 
     /// Adds a triple that `foreign` brings about something else, or an entity about itself.

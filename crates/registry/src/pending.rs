@@ -67,6 +67,12 @@ impl Pending {
         Some(record)
     }
 
+    /// Drops all changes.
+    pub(crate) fn clear(&mut self) {
+        self.records.clear();
+        self.changes.clear();
+    }
+
     /// Drops the changes after a position.
     pub(crate) fn truncate_after(&mut self, last: u64) {
         while self.last().is_some_and(|position| position > last)
@@ -149,6 +155,11 @@ mod tests {
                     1 => {
                         pending.truncate_after(position / 2);
                         model.retain(|(at, _)| *at <= position / 2);
+                    }
+                    3 if position % 16 == 15 => {
+                        position += 1;
+                        pending.clear();
+                        model.clear();
                     }
                     2 => {
                         pending.drop_through(first + 1);

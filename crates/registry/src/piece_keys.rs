@@ -177,7 +177,7 @@ pub(crate) fn day_of(text: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::uddi::timestamp;
+    use crate::time::timestamp;
 
     #[test]
     fn a_date_is_read_as_it_was_written() {

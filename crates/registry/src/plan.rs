@@ -18,10 +18,11 @@ use spargebra::algebra::{
 };
 use spargebra::term::{NamedNodePattern, TermPattern, TriplePattern};
 
+use crate::budget::QueryTraits;
 use crate::dictionary::Id;
 use crate::expression;
 use crate::limits::SparqlError;
-use crate::view::{QueryTraits, View};
+use crate::view::View;
 
 /// Maximum number of triple patterns, paths and tables of a query: each is a recursion in the
 /// evaluator.
@@ -53,6 +54,7 @@ pub(crate) fn examine(pattern: &GraphPattern) -> Result<QueryTraits, SparqlError
         traits: QueryTraits::default(),
     };
     examiner.pattern(pattern)?;
+    examiner.traits.variables = all(pattern).len();
     examiner.traits.small = examiner.patterns <= SMALL_PATTERNS;
     Ok(examiner.traits)
 }
@@ -621,6 +623,11 @@ fn lateral_join(left: GraphPattern, right: GraphPattern) -> GraphPattern {
         left: Box::new(left),
         right: Box::new(right),
     }
+}
+
+/// Wraps `inner` so that each of its rows counts as held.
+pub(crate) fn held(inner: GraphPattern) -> GraphPattern {
+    count(ROW, 0, inner)
 }
 
 /// Wraps `inner` so that `function` counts each of its rows.

@@ -4,7 +4,7 @@
 //! Readers use a snapshot of memory and never wait for writers. Many changes may be in flight, so
 //! one sync of the journal commits them all.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,19 +16,20 @@ use chappe_identity::Principal;
 use crate::entity::Entity;
 use crate::error::Error;
 use crate::feed::{Entry, Feed, Side, Subscription};
-use crate::journal::{Journal, JournalError, Receipt, block_on};
-use crate::limits::{Interrupt, Room, SparqlError, SparqlLimits};
+use crate::journal::{Journal, JournalError, Receipt, Tail, block_on};
+use crate::limits::Room;
 use crate::pending::Pending;
 use crate::record::{Record, Step};
 use crate::rights::{OwnedRule, Right};
-use crate::search::{Search, SearchResult};
-use crate::sparql::{Cost, SparqlAnswer};
 use crate::state::State;
 
 /// Records read from the journal at a time.
 const READ_BATCH: usize = 256;
 /// Attempts to append while other writers append first.
 const MAX_ATTEMPTS: usize = 8;
+/// Attempts at a change that only its receipt refuses, because another node was faster. With each of them some
+/// node has made a change.
+const MAX_CONFLICTS: usize = 256;
 /// Maximum number of changes in flight; each holds its entity in memory.
 const MAX_PENDING: usize = 4_096;
 /// The journal is compacted when it holds this many times the existing entities ...
@@ -58,8 +59,8 @@ struct Inner {
     feed: Feed,
     /// Held by the snapshot that is being written.
     compacting: Mutex<()>,
-    /// Bytes of the entities in flight, by owner.
-    in_flight: Mutex<HashMap<String, usize>>,
+    /// The entities in flight, by owner.
+    in_flight: Mutex<HashMap<String, Amount>>,
     /// Changes in flight that nobody waits for.
     dropped: Arc<Dropped>,
 }
@@ -68,7 +69,7 @@ struct Inner {
 /// next reader once the journal has something to say: a waker may not take the writer's lock.
 #[derive(Default)]
 struct Dropped {
-    receipts: Mutex<Vec<(u64, Receipt)>>,
+    receipts: Mutex<Vec<InFlight>>,
     is_due: AtomicBool,
     feed: Feed,
 }
@@ -93,9 +94,22 @@ struct Writer {
     since_snapshot: u64,
     /// Bytes appended to it since then by this registry.
     bytes_since_snapshot: usize,
+    /// Where the newest snapshot starts, as far as it is known.
+    snapshot: u64,
+    /// The journal's conflicts when memory was up to date.
+    conflicts: u64,
     stopped: Option<String>,
     /// Memory is read from the journal for the first time.
     is_opening: bool,
+}
+
+impl Writer {
+    fn tail(&self) -> Tail {
+        Tail {
+            last: self.assigned,
+            conflicts: self.conflicts,
+        }
+    }
 }
 
 /// Size and state of the registry.
@@ -140,6 +154,8 @@ impl Registry {
                 ahead: None,
                 since_snapshot: 0,
                 bytes_since_snapshot: 0,
+                snapshot: start,
+                conflicts: 0,
                 stopped: None,
                 is_opening: true,
             }),
@@ -159,6 +175,15 @@ impl Registry {
         registry.inner.catch_up(&mut writer)?;
         writer.is_opening = false;
         drop(writer);
+        let inner = Arc::downgrade(&registry.inner);
+        registry.inner.journal.watch(Box::new(move || {
+            // What fails now is tried again with the next change, and by whoever changes something.
+            let inner = inner.upgrade();
+            inner.is_some_and(|inner| {
+                let _ = inner.catch_up(&mut inner.writer());
+                true
+            })
+        }));
         Ok(registry)
     }
 
@@ -182,6 +207,8 @@ impl Registry {
     /// [`Registry::publish`].
     pub fn publish_within(&self, entity: Entity, room: &Room) -> Result<Publication, Error> {
         entity.validate()?;
+        let is_shared = self.inner.journal.is_shared();
+        let again = is_shared.then(|| Again::Publish(Box::new(entity.clone()), *room));
         let mut taken = None;
         let mut publication = self.append(Record::Publish(entity), |inner, writer, record| {
             taken = None;
@@ -197,6 +224,7 @@ impl Registry {
             Ok(())
         })?;
         publication._taken = taken;
+        publication.set_again(again);
         Ok(publication)
     }
 
@@ -207,19 +235,23 @@ impl Registry {
     /// flight, or the journal's error.
     pub fn remove(&self, key: &str) -> Result<Publication, Error> {
         let record = Record::Remove(key.to_owned());
-        self.append(record, |inner, writer, _| {
+        let mut publication = self.append(record, |inner, writer, _| {
             let owner = inner.owner_of(writer, key);
             owner
                 .map(|_| ())
                 .ok_or_else(|| Error::Unknown(key.to_owned()))
-        })
+        })?;
+        let is_shared = self.inner.journal.is_shared();
+        publication.set_again(is_shared.then(|| Again::Remove(key.to_owned())));
+        Ok(publication)
     }
 
     /// Applies several changes at once: all of them become visible and durable, or none.
     ///
     /// `plan` reads the state with all earlier changes, durable or not, and returns the changes
-    /// and a value. It is called again when another writer of the journal was faster. Without
-    /// changes there is nothing to wait for. What the batch publishes must fit into `room`.
+    /// and a value. It is called again when another writer of the journal was faster. If only the
+    /// receipt reports that, the publication fails with [`Error::is_conflict`], and the caller plans again.
+    /// Without changes there is nothing to wait for. What the batch publishes must fit into `room`.
     ///
     /// # Errors
     /// The plan's error, [`Error::TooLarge`] for more than [`MAX_BATCH_BYTES`], or as
@@ -295,69 +327,6 @@ impl Registry {
             .filter(|entity| entity.permits(principal, Right::Read))
     }
 
-    /// Finds entities by their fields.
-    #[must_use]
-    pub fn search(&self, search: &Search, principal: &Principal) -> SearchResult {
-        crate::search::run(&self.snapshot(), search, principal)
-    }
-
-    /// The keys of all entities that match, in the order of [`Registry::search`], without its limit unless
-    /// `search` names one.
-    #[must_use]
-    pub fn search_keys(&self, search: &Search, principal: &Principal) -> Vec<String> {
-        crate::search::keys(&self.snapshot(), search, principal)
-    }
-
-    /// Answers a SPARQL 1.1 SELECT or ASK query over the triples that `principal` may see. Blocks
-    /// the calling thread; a deep query is evaluated on its own thread with a larger stack.
-    ///
-    /// # Errors
-    /// [`SparqlError`]: the query is invalid, not supported, or exceeds a limit.
-    pub fn sparql(
-        &self,
-        query: &str,
-        principal: &Principal,
-        limits: &SparqlLimits,
-        interrupt: &Interrupt,
-    ) -> Result<SparqlAnswer, SparqlError> {
-        self.sparql_with_cost(query, principal, limits, interrupt)
-            .map(|(answer, _)| answer)
-    }
-
-    /// Answers a query over the triples that entities of these owners bring, as far as `principal`
-    /// may see them; other entities bring none, neither about themselves nor about others.
-    ///
-    /// # Errors
-    /// As [`Registry::sparql`].
-    pub fn sparql_of(
-        &self,
-        query: &str,
-        principal: &Principal,
-        owners: &[String],
-        limits: &SparqlLimits,
-        interrupt: &Interrupt,
-    ) -> Result<SparqlAnswer, SparqlError> {
-        let state = self.snapshot();
-        let reader = (principal, Some(owners));
-        let answer = crate::sparql::run(&state, query, reader, limits, interrupt);
-        answer.map(|(answer, _)| answer)
-    }
-
-    /// Like [`Registry::sparql`], with the cost of the answer.
-    ///
-    /// # Errors
-    /// As [`Registry::sparql`].
-    pub fn sparql_with_cost(
-        &self,
-        query: &str,
-        principal: &Principal,
-        limits: &SparqlLimits,
-        interrupt: &Interrupt,
-    ) -> Result<(SparqlAnswer, Cost), SparqlError> {
-        let state = self.snapshot();
-        crate::sparql::run(&state, query, (principal, None), limits, interrupt)
-    }
-
     /// Memory as it is now.
     pub(crate) fn snapshot(&self) -> Arc<State> {
         self.inner.apply_dropped();
@@ -397,7 +366,14 @@ impl Registry {
     #[must_use]
     pub fn needs_compaction(&self) -> bool {
         let (since, bytes) = {
-            let writer = self.inner.writer();
+            let mut writer = self.inner.writer();
+            let snapshot = self.inner.journal.snapshot();
+            if snapshot > writer.snapshot {
+                // Another node has written it.
+                writer.snapshot = snapshot;
+                writer.since_snapshot = (writer.applied + 1).saturating_sub(snapshot);
+                writer.bytes_since_snapshot = 0;
+            }
             (writer.since_snapshot, writer.bytes_since_snapshot)
         };
         let state = self.inner.snapshot_of_memory();
@@ -408,7 +384,8 @@ impl Registry {
 
     /// Writes a snapshot into the journal, which may then remove earlier records. Other changes
     /// are made meanwhile: the snapshot starts before them, and leaves out the entities that they
-    /// change. Call it on a thread that may block when [`Registry::needs_compaction`] is true.
+    /// change. Call it on a thread that may block when [`Registry::needs_compaction`] is true. Does
+    /// nothing while another node writes a snapshot of a shared journal.
     ///
     /// # Errors
     /// The journal's error; an unfinished snapshot is harmless.
@@ -416,6 +393,16 @@ impl Registry {
         let inner = &self.inner;
         let compacting = inner.compacting.lock();
         let _compacting = compacting.unwrap_or_else(PoisonError::into_inner);
+        if !inner.journal.begin_snapshot()? {
+            return Ok(());
+        }
+        let written = self.write_snapshot();
+        inner.journal.end_snapshot();
+        written
+    }
+
+    fn write_snapshot(&self) -> Result<(), Error> {
+        let inner = &self.inner;
         let (state, first) = {
             let writer = inner.writer();
             if let Some(reason) = &writer.stopped {
@@ -439,15 +426,22 @@ impl Registry {
         inner.keep(&state, &batch)?;
         inner.journal.set_snapshot(first)?;
         let mut writer = inner.writer();
+        writer.snapshot = writer.snapshot.max(first);
         writer.since_snapshot = (writer.assigned + 1).saturating_sub(first);
         writer.bytes_since_snapshot = 0;
         Ok(())
     }
 
+    /// The number of an owner's entities.
+    #[must_use]
+    pub fn entities_of(&self, owner: &str) -> usize {
+        self.inner.snapshot_of_memory().owned_by(owner).0
+    }
+
     /// Bytes of the entities of an owner, as [`Entity::counted_bytes`] counts them.
     #[must_use]
     pub fn bytes_of(&self, owner: &str) -> usize {
-        self.inner.snapshot_of_memory().bytes_of(owner)
+        self.inner.snapshot_of_memory().owned_by(owner).1
     }
 
     /// Sizes and counters.
@@ -477,79 +471,123 @@ impl std::fmt::Debug for Registry {
     }
 }
 
+/// Entities of one owner, or of all.
+#[derive(Clone, Copy, Debug, Default)]
+struct Amount {
+    entities: usize,
+    bytes: usize,
+}
+
+impl Amount {
+    fn add(&mut self, other: Self) {
+        self.entities += other.entities;
+        self.bytes += other.bytes;
+    }
+
+    fn remove(&mut self, other: Self) {
+        self.entities = self.entities.saturating_sub(other.entities);
+        self.bytes = self.bytes.saturating_sub(other.bytes);
+    }
+}
+
 /// Room for entities in flight; dropping it frees the room, which the entities in memory take from then on.
 struct Taken {
     inner: Arc<Inner>,
-    owner: String,
-    bytes: usize,
+    by_owner: BTreeMap<String, Amount>,
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
         let mut in_flight = self.inner.in_flight();
-        if let Some(bytes) = in_flight.get_mut(&self.owner) {
-            *bytes -= self.bytes;
-            if *bytes == 0 {
-                in_flight.remove(&self.owner);
+        for (owner, amount) in &self.by_owner {
+            if let Some(held) = in_flight.get_mut(owner) {
+                held.remove(*amount);
+                if held.entities == 0 {
+                    in_flight.remove(owner);
+                }
             }
         }
     }
 }
 
 impl Inner {
-    fn in_flight(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+    fn in_flight(&self) -> MutexGuard<'_, HashMap<String, Amount>> {
         self.in_flight
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the room for what a record publishes, as long as it is in flight. All of it has one
-    /// owner. What the record replaces or removes makes room at once.
+    /// Takes the room for what a record publishes, as long as it is in flight. What the record
+    /// replaces or removes makes room at once.
     fn take_room(self: &Arc<Self>, record: &Record, room: &Room) -> Result<Option<Taken>, Error> {
-        let Some(owner) = record.published().next().map(|entity| &entity.owner) else {
+        let mut by_owner: BTreeMap<String, Amount> = BTreeMap::new();
+        let mut published = Amount::default();
+        for entity in record.published() {
+            let amount = Amount {
+                entities: 1,
+                bytes: entity.counted_bytes(),
+            };
+            by_owner
+                .entry(entity.owner.clone())
+                .or_default()
+                .add(amount);
+            published.add(amount);
+        }
+        if by_owner.is_empty() {
             return Ok(None);
-        };
-        let bytes: usize = record.published().map(Entity::counted_bytes).sum();
+        }
         let state = self.snapshot_of_memory();
-        let (mut freed, mut freed_of_owner) = (0, 0);
+        let (mut freed, mut freed_by_owner) = (0, HashMap::<String, Amount>::new());
         for key in record.keys() {
-            let before = state.bytes_at(key);
-            let is_owners = state.rule_of(key).is_some_and(|(of, _)| of.owner == *owner);
-            freed += before;
-            freed_of_owner += if is_owners { before } else { 0 };
+            if let Some((rule, _)) = state.rule_of(key) {
+                let bytes = state.bytes_at(key);
+                freed += bytes;
+                let amount = Amount { entities: 1, bytes };
+                freed_by_owner.entry(rule.owner).or_default().add(amount);
+            }
         }
         let mut in_flight = self.in_flight();
-        let all = in_flight.values().sum::<usize>();
-        let own = in_flight.get(owner).copied().unwrap_or_default();
-        let check = |whose: String, used: usize, freed, limit, is_owners| {
-            let bytes = used.saturating_sub(freed) + bytes;
+        for (owner, amount) in &by_owner {
+            let (entities, bytes) = state.owned_by(owner);
+            let mut used = in_flight.get(owner).copied().unwrap_or_default();
+            used.add(Amount { entities, bytes });
+            let mut after = used;
+            after.remove(freed_by_owner.get(owner).copied().unwrap_or_default());
+            after.add(*amount);
             // An entity may always become smaller.
-            match bytes > limit && bytes > used {
-                true => Err(Error::NoRoom {
-                    whose,
-                    bytes,
-                    limit,
-                    is_owners,
-                }),
-                false => Ok(()),
+            if after.bytes > room.owner_bytes && after.bytes > used.bytes {
+                return Err(Error::NoRoom {
+                    whose: format!("the entities of {owner:?}"),
+                    bytes: after.bytes,
+                    limit: room.owner_bytes,
+                    is_owners: true,
+                });
             }
-        };
-        let (all, own) = (all + state.bytes(), own + state.bytes_of(owner));
-        check(
-            format!("the entities of {owner:?}"),
-            own,
-            freed_of_owner,
-            room.owner_bytes,
-            true,
-        )?;
-        let whose = "all entities".to_owned();
-        check(whose, all, freed, room.total_bytes, false)?;
-        *in_flight.entry(owner.clone()).or_default() += bytes;
+            if after.entities > room.owner_entities && after.entities > used.entities {
+                return Err(Error::TooManyEntities {
+                    owner: owner.clone(),
+                    entities: after.entities,
+                    limit: room.owner_entities,
+                });
+            }
+        }
+        let used = state.bytes() + in_flight.values().map(|held| held.bytes).sum::<usize>();
+        let bytes = used.saturating_sub(freed) + published.bytes;
+        if bytes > room.total_bytes && bytes > used {
+            return Err(Error::NoRoom {
+                whose: "all entities".to_owned(),
+                bytes,
+                limit: room.total_bytes,
+                is_owners: false,
+            });
+        }
+        for (owner, amount) in &by_owner {
+            in_flight.entry(owner.clone()).or_default().add(*amount);
+        }
         drop(in_flight);
         Ok(Some(Taken {
             inner: Arc::clone(self),
-            owner: owner.clone(),
-            bytes,
+            by_owner,
         }))
     }
 
@@ -558,17 +596,17 @@ impl Inner {
     }
 
     /// Takes the receipt of a dropped publication.
-    fn adopt(&self, position: u64, receipt: Receipt) {
+    fn adopt(self: &Arc<Self>, change: InFlight) {
         let receipts = self.dropped.receipts.lock();
         let mut receipts = receipts.unwrap_or_else(PoisonError::into_inner);
-        receipts.push((position, receipt));
+        receipts.push(change);
         drop(receipts);
         self.dropped.is_due.store(true, Ordering::Release);
         self.apply_dropped();
     }
 
     /// Applies those changes nobody waits for that the journal has acknowledged.
-    fn apply_dropped(&self) {
+    fn apply_dropped(self: &Arc<Self>) {
         if !self.dropped.is_due.swap(false, Ordering::AcqRel) {
             return;
         }
@@ -578,18 +616,23 @@ impl Inner {
         let receipts = self.dropped.receipts.lock();
         let mut receipts = receipts.unwrap_or_else(PoisonError::into_inner);
         receipts.retain_mut(
-            |(position, receipt)| match Pin::new(receipt).poll(&mut context) {
+            |change| match Pin::new(&mut change.receipt).poll(&mut context) {
                 Poll::Ready(outcome) => {
-                    done.push((*position, outcome));
+                    done.push((change.position, outcome, change.again.take()));
                     false
                 }
                 Poll::Pending => true,
             },
         );
         drop(receipts);
-        for (position, outcome) in done {
+        for (position, outcome, again) in done {
             // A failure has stopped the writer, or the change was refused: nobody asked.
-            let _ = self.resolve(position, outcome);
+            if let Err(error) = self.resolve(position, outcome)
+                && error.is_conflict()
+                && let Some(again) = again
+            {
+                let _ = again.submit(self);
+            }
         }
     }
 
@@ -597,6 +640,14 @@ impl Inner {
     fn resolve(&self, position: u64, outcome: Result<(), JournalError>) -> Result<u64, Error> {
         match outcome {
             Ok(()) => self.apply_through(position).map(|()| position),
+            // All that was in flight with it is refused too, and the journal has counted that.
+            Err(error) if self.journal.is_shared() => {
+                let caught_up = self.catch_up(&mut self.writer());
+                match error {
+                    JournalError::Moved { .. } => caught_up.and(Err(error.into())),
+                    error => Err(error.into()),
+                }
+            }
             Err(error) => Err(self.failed(&mut self.writer(), position, error)),
         }
     }
@@ -624,7 +675,7 @@ impl Inner {
         bytes: Vec<u8>,
     ) -> Result<Result<Publication, Record>, Error> {
         let length = bytes.len();
-        match self.journal.append_if(writer.assigned, vec![bytes]) {
+        match self.journal.append_after(writer.tail(), vec![bytes]) {
             Ok(receipt) => {
                 writer.assigned += 1;
                 writer.bytes_since_snapshot += length;
@@ -632,10 +683,16 @@ impl Inner {
                     record.clone().apply_to(Arc::make_mut(ahead));
                 }
                 writer.pending.push(writer.assigned, record);
+                let in_flight = InFlight {
+                    position: writer.assigned,
+                    receipt,
+                    again: None,
+                };
                 Ok(Ok(Publication {
                     position: writer.assigned,
-                    receipt: Some(receipt),
+                    in_flight: Some(in_flight),
                     inner: Arc::clone(self),
+                    conflicts: 0,
                     _taken: None,
                 }))
             }
@@ -708,12 +765,38 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads the records that memory lacks from the journal.
+    /// Reads the records that memory lacks from the journal, and forgets changes in flight that it has
+    /// refused.
     fn catch_up(&self, writer: &mut Writer) -> Result<(), Error> {
         loop {
-            let records = self.journal.follow(writer.applied + 1, READ_BATCH)?;
+            let conflicts = self.journal.conflicts();
+            let followed = self.follow(writer);
+            writer.ahead = None;
+            writer.pending.drop_through(writer.applied);
+            if conflicts != writer.conflicts {
+                // Those that were stored nevertheless are followed.
+                writer.pending.clear();
+                writer.conflicts = conflicts;
+            }
+            writer.assigned = writer.applied.max(writer.pending.last().unwrap_or(0));
+            followed?;
+            if self.journal.conflicts() == conflicts {
+                return Ok(());
+            }
+        }
+    }
+
+    fn follow(&self, writer: &mut Writer) -> Result<(), Error> {
+        loop {
+            let records = match self.journal.follow(writer.applied + 1, READ_BATCH) {
+                Err(JournalError::Trimmed { snapshot, .. }) => {
+                    self.read_snapshot(writer, snapshot)?;
+                    continue;
+                }
+                records => records?,
+            };
             if records.is_empty() {
-                break;
+                return Ok(());
             }
             for (position, bytes) in records {
                 let unreadable = |reason| JournalError::Unreadable { position, reason };
@@ -725,10 +808,35 @@ impl Inner {
                 self.apply(writer, position, record);
             }
         }
-        let applied = writer.applied;
-        writer.ahead = None;
-        writer.pending.drop_through(applied);
-        writer.assigned = applied.max(writer.pending.last().unwrap_or(0));
+    }
+
+    /// Reads everything again, from the snapshot of another node that has replaced the records not yet
+    /// read. Subscribers read the state again.
+    fn read_snapshot(&self, writer: &mut Writer, snapshot: u64) -> Result<(), Error> {
+        let mut state = State::new();
+        let mut read = snapshot.saturating_sub(1);
+        loop {
+            let records = self.journal.follow(read + 1, READ_BATCH)?;
+            if records.is_empty() {
+                break;
+            }
+            for (position, bytes) in records {
+                let unreadable = |reason| JournalError::Unreadable { position, reason };
+                if position != read + 1 {
+                    let reason = format!("records from {} on are missing", read + 1);
+                    return Err(unreadable(reason).into());
+                }
+                let record = Record::decode(&bytes).map_err(unreadable)?;
+                record.apply_to(&mut state);
+                read = position;
+            }
+        }
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
+        writer.applied = read;
+        writer.snapshot = snapshot;
+        writer.since_snapshot = (read + 1).saturating_sub(snapshot);
+        self.feed.start_after(read);
+        self.feed.wake();
         Ok(())
     }
 
@@ -747,7 +855,7 @@ impl Inner {
     /// others are in the journal, after the start of the snapshot. Waits for the journal without
     /// keeping other changes waiting.
     fn keep(self: &Arc<Self>, state: &State, batch: &[(String, Vec<u8>)]) -> Result<(), Error> {
-        for _ in 0..MAX_ATTEMPTS {
+        for _ in 0..MAX_CONFLICTS {
             let mut writer = self.writer();
             if let Some(reason) = &writer.stopped {
                 return Err(Error::Stopped(reason.clone()));
@@ -762,7 +870,7 @@ impl Inner {
                 return Ok(());
             }
             let first = writer.assigned + 1;
-            match self.journal.append_if(writer.assigned, records) {
+            match self.journal.append_after(writer.tail(), records) {
                 Ok(receipt) => {
                     for _ in 0..count {
                         writer.assigned += 1;
@@ -772,10 +880,13 @@ impl Inner {
                     }
                     let last = writer.assigned;
                     drop(writer);
-                    return match receipt.wait() {
-                        Ok(()) => self.apply_through(last),
-                        Err(error) => Err(self.failed(&mut self.writer(), first, error)),
-                    };
+                    match receipt.wait() {
+                        Ok(()) => return self.apply_through(last),
+                        Err(JournalError::Moved { .. }) if self.journal.is_shared() => {
+                            self.catch_up(&mut self.writer())?;
+                        }
+                        Err(error) => return self.resolve(first, Err(error)).map(|_| ()),
+                    }
                 }
                 Err(JournalError::Moved { last }) => self.moved(&mut writer, last)?,
                 Err(error) => return Err(self.failed(&mut writer, first, error)),
@@ -816,6 +927,17 @@ impl Record {
 fn publish_in(state: &mut State, entity: Entity) -> Entry {
     let before = state.side_of(&entity.key);
     let mut predicates = state.predicates_of(&entity.key);
+    let rule = OwnedRule::of(&entity);
+    let is_of_rights = before.as_ref().is_some_and(|before| before.rule != rule)
+        && state.get(&entity.key).is_some_and(|known| {
+            let (access, rights) = (entity.access.clone(), entity.rights.clone());
+            let changed = Entity {
+                access,
+                rights,
+                ..known
+            };
+            changed == entity
+        });
     state.insert(&entity);
     predicates.add(state.predicates_of(&entity.key));
     Entry {
@@ -824,13 +946,10 @@ fn publish_in(state: &mut State, entity: Entity) -> Entry {
         before,
         after: Some(Side {
             name: entity.name,
-            rule: OwnedRule {
-                owner: entity.owner,
-                access: entity.access,
-                rights: entity.rights,
-            },
+            rule,
         }),
         predicates,
+        is_of_rights,
     }
 }
 
@@ -845,7 +964,34 @@ fn remove_in(state: &mut State, key: String) -> Option<Entry> {
         before,
         after: None,
         predicates,
+        is_of_rights: false,
     })
+}
+
+/// A change that its journal has not acknowledged.
+struct InFlight {
+    position: u64,
+    receipt: Receipt,
+    again: Option<Again>,
+}
+
+/// How a change is made again when its receipt reports that another node was faster.
+enum Again {
+    Publish(Box<Entity>, Room),
+    Remove(String),
+}
+
+impl Again {
+    /// Checks the change and appends it again.
+    fn submit(self, inner: &Arc<Inner>) -> Result<Publication, Error> {
+        let registry = Registry {
+            inner: Arc::clone(inner),
+        };
+        match self {
+            Self::Publish(entity, room) => registry.publish_within(*entity, &room),
+            Self::Remove(key) => registry.remove(&key),
+        }
+    }
 }
 
 /// A change in flight. Resolves with its revision once it is durable and visible.
@@ -853,16 +999,25 @@ fn remove_in(state: &mut State, key: String) -> Option<Entry> {
 pub struct Publication {
     position: u64,
     /// Absent once it has resolved.
-    receipt: Option<Receipt>,
+    in_flight: Option<InFlight>,
     inner: Arc<Inner>,
+    /// How often other nodes were faster.
+    conflicts: usize,
     _taken: Option<Taken>,
 }
 
 impl Publication {
-    /// Position in the journal: the future revision of the change.
+    /// Position in the journal: the future revision of the change. In a shared journal it changes when
+    /// another node is faster.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position
+    }
+
+    fn set_again(&mut self, again: Option<Again>) {
+        if let Some(in_flight) = &mut self.in_flight {
+            in_flight.again = again;
+        }
     }
 
     /// Blocks the calling thread until the change is durable and visible.
@@ -878,22 +1033,44 @@ impl Future for Publication {
     type Output = Result<u64, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let position = self.position;
-        let Some(receipt) = &mut self.receipt else {
-            return Poll::Ready(Ok(position));
-        };
-        let Poll::Ready(outcome) = Pin::new(receipt).poll(context) else {
-            return Poll::Pending;
-        };
-        self.receipt = None;
-        Poll::Ready(self.inner.resolve(position, outcome))
+        loop {
+            let position = self.position;
+            let Some(in_flight) = &mut self.in_flight else {
+                return Poll::Ready(Ok(position));
+            };
+            let Poll::Ready(outcome) = Pin::new(&mut in_flight.receipt).poll(context) else {
+                return Poll::Pending;
+            };
+            let again = in_flight.again.take();
+            self.in_flight = None;
+            let error = match self.inner.resolve(position, outcome) {
+                Ok(position) => return Poll::Ready(Ok(position)),
+                Err(error) => error,
+            };
+            let Some(again) = again.filter(|_| error.is_conflict()) else {
+                return Poll::Ready(Err(error));
+            };
+            self.conflicts += 1;
+            if self.conflicts > MAX_CONFLICTS {
+                return Poll::Ready(Err(error));
+            }
+            // Its room is taken again.
+            self._taken = None;
+            let mut next = match again.submit(&self.inner) {
+                Ok(next) => next,
+                Err(error) => return Poll::Ready(Err(error)),
+            };
+            self.position = next.position;
+            self.in_flight = next.in_flight.take();
+            self._taken = next._taken.take();
+        }
     }
 }
 
 impl Drop for Publication {
     fn drop(&mut self) {
-        if let Some(receipt) = self.receipt.take() {
-            self.inner.adopt(self.position, receipt);
+        if let Some(in_flight) = self.in_flight.take() {
+            self.inner.adopt(in_flight);
         }
     }
 }

@@ -4,8 +4,10 @@
 //! read it. The owner has all rights to its entities, and the operator to all. Besides these, an entity states
 //! who has a right: everybody, any account, or named accounts, groups and roles of the node.
 //!
-//! [`Entity::permits`] is the one place where a right is decided.
+//! [`Entity::permits`] is the one place where a right is decided. What a principal may read is also how the
+//! indexes are divided ([`crate::groups`]), which follows [`readers`]; a property test compares the two.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -202,8 +204,37 @@ impl Rights {
     }
 }
 
+/// Those who may read an entity of `owner`: everybody, or these and the operator.
+pub(crate) fn readers(owner: &str, access: &Access, rights: &Rights) -> BTreeSet<Holder> {
+    let mut readers: BTreeSet<Holder> = rights.holders(Right::Read).cloned().collect();
+    match access {
+        Access::Public => drop(readers.insert(Holder::Everybody)),
+        Access::Owner => {}
+        Access::Readers(names) => readers.extend(names.iter().cloned().map(Holder::Account)),
+    }
+    narrowed(owner, readers)
+}
+
+/// Those who may read and change the rights to an entity of `owner`.
+pub(crate) fn administrators(owner: &str, rights: &Rights) -> BTreeSet<Holder> {
+    narrowed(owner, rights.holders(Right::Administer).cloned().collect())
+}
+
+/// The holders with the owner, and without those whom others include.
+fn narrowed(owner: &str, mut holders: BTreeSet<Holder>) -> BTreeSet<Holder> {
+    if holders.contains(&Holder::Everybody) {
+        return BTreeSet::from([Holder::Everybody]);
+    }
+    // Anybody whom a name, a group or a role stands for has an account.
+    if holders.contains(&Holder::AnyAccount) {
+        return BTreeSet::from([Holder::AnyAccount]);
+    }
+    holders.insert(Holder::Account(owner.to_owned()));
+    holders
+}
+
 /// An owner and the rule for its entity.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnedRule {
     pub(crate) owner: String,
     pub(crate) access: Access,
@@ -211,6 +242,14 @@ pub(crate) struct OwnedRule {
 }
 
 impl OwnedRule {
+    pub(crate) fn of(entity: &Entity) -> Self {
+        Self {
+            owner: entity.owner.clone(),
+            access: entity.access.clone(),
+            rights: entity.rights.clone(),
+        }
+    }
+
     pub(crate) fn permits(&self, principal: &Principal, right: Right) -> bool {
         permits(&self.owner, &self.access, &self.rights, principal, right)
     }

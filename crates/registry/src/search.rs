@@ -41,6 +41,10 @@ pub struct Search {
     pub about: Option<String>,
     /// The owner, exactly.
     pub owner: Option<String>,
+    /// Besides `entity_type`: types whose class is one of these IRIs. See [`crate::Registry::widened`].
+    pub classes: Vec<String>,
+    /// Besides `observed_property`: IRIs of others.
+    pub observed_properties: Vec<String>,
     /// Only entities after this name and key, in the order of the result.
     pub after: Option<(String, String)>,
     /// Maximum number of entities to return; [`DEFAULT_SEARCH_LIMIT`] if absent.
@@ -69,14 +73,57 @@ const WALKED_FOR_EACH: usize = 32;
 struct ResolvedSearch {
     prefix: String,
     kind: Option<EntityKind>,
-    entity_type: Option<Id>,
-    local_type: Option<String>,
+    /// Each of these.
+    types: Vec<Types>,
     scope: Option<String>,
-    observed: Option<Id>,
+    /// Any of these.
+    observed: Option<Vec<Id>>,
     about: Option<Id>,
     owner: Option<Id>,
     /// A folded name and a key.
     after: Option<(String, String)>,
+}
+
+/// The types that an entity may have, any of them.
+enum Types {
+    /// This one.
+    One(Id),
+    /// Those with this local part.
+    Local(String),
+    /// This one, if there is one, and those of these classes.
+    Classes(Option<Id>, HashSet<String>),
+}
+
+impl Types {
+    /// Which types of a set of indexes these are. A set has few distinct types.
+    fn of(&self, state: &State, partition: &Partition) -> Vec<Id> {
+        let has = |id: Id| {
+            let text = state.dictionary.value(id);
+            match self {
+                Self::One(one) => id == *one,
+                Self::Local(local) => local_part(text) == local,
+                Self::Classes(one, classes) => {
+                    let class = crate::state::class(text);
+                    *one == Some(id) || class.is_some_and(|class| classes.contains(class.as_str()))
+                }
+            }
+        };
+        if let Self::One(one) = self {
+            return vec![*one];
+        }
+        let set = &partition.types;
+        let mut types = Vec::new();
+        let mut next = Some(0);
+        while let Some(from) = next
+            && let Some([first, _]) = set.first_from(|key| *key < [from, 0])
+        {
+            if has(*first) {
+                types.push(*first);
+            }
+            next = first.checked_add(1);
+        }
+        types
+    }
 }
 
 /// Resolves the texts; `None` if no entity can match.
@@ -86,14 +133,30 @@ fn resolve(state: &State, search: &Search) -> Option<ResolvedSearch> {
         asked.map_or(Some(None), |text| find(text).map(Some))
     }
     let dictionary = &state.dictionary;
+    let iri = |iri: &str| dictionary.iri(iri);
+    let one = search.entity_type.as_deref();
+    let one = one.map(|text| (dictionary.text(text), search.classes.iter().cloned()));
+    let one = match one {
+        None => None,
+        Some((None, classes)) if classes.len() == 0 => return None,
+        Some((Some(id), classes)) if classes.len() == 0 => Some(Types::One(id)),
+        Some((one, classes)) => Some(Types::Classes(one, classes.collect())),
+    };
+    let local = search.local_type.clone().map(Types::Local);
+    let observed = search.observed_property.iter();
+    let observed = observed.chain(&search.observed_properties);
+    let observed: Vec<Id> = observed.filter_map(|text| iri(text)).collect();
+    let any_observed = search.observed_property.is_some();
+    if any_observed && observed.is_empty() {
+        return None;
+    }
     Some(ResolvedSearch {
         prefix: fold(search.name_prefix.as_deref().unwrap_or_default()),
         kind: search.kind,
-        entity_type: known(search.entity_type.as_ref(), |text| dictionary.text(text))?,
-        local_type: search.local_type.clone(),
+        types: one.into_iter().chain(local).collect(),
         scope: known(search.scope.as_ref(), scope::normalize)?,
-        observed: known(search.observed_property.as_ref(), |iri| dictionary.iri(iri))?,
-        about: known(search.about.as_ref(), |iri| dictionary.iri(iri))?,
+        observed: any_observed.then_some(observed),
+        about: known(search.about.as_ref(), iri)?,
         owner: known(search.owner.as_ref(), |text| dictionary.text(text))?,
         after: (search.after.as_ref()).map(|(name, key)| (fold(name), key.clone())),
     })
@@ -118,8 +181,8 @@ struct Scoped<'a> {
     state: &'a State,
     asked: &'a ResolvedSearch,
     partition: &'a Partition,
-    /// The types with the local part asked for.
-    local_types: Vec<Id>,
+    /// For each condition on types those that meet it.
+    types: Vec<Vec<Id>>,
     /// The entities that match all fields but the name; `None` if no field is rare.
     candidates: Option<HashSet<Id>>,
 }
@@ -130,12 +193,13 @@ impl<'a> Scoped<'a> {
             state,
             asked,
             partition,
-            local_types: Vec::new(),
+            types: asked
+                .types
+                .iter()
+                .map(|it| it.of(state, partition))
+                .collect(),
             candidates: None,
         };
-        if let Some(local) = &asked.local_type {
-            scoped.local_types = types_with(state, partition, local);
-        }
         scoped.candidates = scoped.candidates(scoped.named());
         scoped
     }
@@ -150,9 +214,7 @@ impl<'a> Scoped<'a> {
     fn lists(&self) -> Vec<(usize, List<'_>)> {
         let (asked, partition) = (self.asked, self.partition);
         let fields = [
-            (asked.entity_type, &partition.types),
             (asked.kind.map(|kind| kind as Id), &partition.kinds),
-            (asked.observed, &partition.observed),
             (asked.about, &partition.about),
             (asked.owner, &partition.owners),
         ];
@@ -165,12 +227,13 @@ impl<'a> Scoped<'a> {
             let count = set.rank(past(scope)) - set.rank(before(scope));
             (count, List::Scopes(set, scope))
         });
-        let local_types = asked.local_type.iter().map(|_| {
-            let (set, types) = (&partition.types, &self.local_types);
-            let count = types.iter().map(|first| pairs_of(set, *first)).sum();
-            (count, List::Any(set, types))
+        let types = self.types.iter().map(|types| (&partition.types, types));
+        let observed = asked.observed.iter().map(|any| (&partition.observed, any));
+        let any = types.chain(observed).map(|(set, firsts)| {
+            let count = firsts.iter().map(|first| pairs_of(set, *first)).sum();
+            (count, List::Any(set, firsts))
         });
-        pairs.chain(scopes).chain(local_types).collect()
+        pairs.chain(scopes).chain(any).collect()
     }
 
     fn candidates(&self, named: usize) -> Option<HashSet<Id>> {
@@ -205,13 +268,16 @@ impl<'a> Scoped<'a> {
         let has = |set: &OrderedSet<[Id; 2]>, first: Option<Id>| {
             first.is_none_or(|first| set.contains(&[first, entity]))
         };
+        let any = |set: &OrderedSet<[Id; 2]>, firsts: &[Id]| {
+            let mut firsts = firsts.iter();
+            firsts.any(|first| set.contains(&[*first, entity]))
+        };
         asked.kind.is_none_or(|kind| kind == fields.kind())
-            && has(&partition.types, asked.entity_type)
-            && asked.local_type.as_ref().is_none_or(|_| {
-                let mut types = self.local_types.iter();
-                types.any(|first| partition.types.contains(&[*first, entity]))
-            })
-            && has(&partition.observed, asked.observed)
+            && self.types.iter().all(|types| any(&partition.types, types))
+            && asked
+                .observed
+                .as_ref()
+                .is_none_or(|observed| any(&partition.observed, observed))
             && has(&partition.about, asked.about)
             && has(&partition.owners, asked.owner)
             && asked
@@ -225,22 +291,6 @@ impl<'a> Scoped<'a> {
         let walked = self.named().saturating_mul(limit.saturating_add(1));
         candidates.len().saturating_mul(WALKED_FOR_EACH) <= walked / candidates.len().max(1)
     }
-}
-
-/// The types with this local part. A set of indexes has few distinct types.
-fn types_with(state: &State, partition: &Partition, local: &str) -> Vec<Id> {
-    let set = &partition.types;
-    let mut types = Vec::new();
-    let mut next = Some(0);
-    while let Some(from) = next
-        && let Some([first, _]) = set.first_from(|key| *key < [from, 0])
-    {
-        if local_part(state.dictionary.value(*first)) == local {
-            types.push(*first);
-        }
-        next = first.checked_add(1);
-    }
-    types
 }
 
 /// A part of an index.
@@ -340,16 +390,14 @@ pub(crate) fn matches(state: &State, search: &Search, principal: &Principal, key
     let visible = state.visible(principal);
     let mut holding = visible.iter().filter(|one| one.names.contains(&name));
     holding.any(|partition| {
-        let mut scoped = Scoped {
+        let types = asked.types.iter().map(|it| it.of(state, partition));
+        let scoped = Scoped {
             state,
             asked: &asked,
             partition,
-            local_types: Vec::new(),
+            types: types.collect(),
             candidates: None,
         };
-        if let Some(local) = &asked.local_type {
-            scoped.local_types = types_with(state, partition, local);
-        }
         scoped.fits(id)
     })
 }
@@ -452,7 +500,13 @@ impl<'a> Walk<'a> {
         matches: &mut Vec<(String, String, Id)>,
     ) {
         let start = matches.len();
+        let mut last = None;
         while let Some(Reverse((Text { text, entity }, part))) = self.heads.pop() {
+            // Another part may have the same entity: equal keys come one after the other.
+            if last.replace(entity) == Some(entity) {
+                self.advance(part);
+                continue;
+            }
             // Equal names are ordered by key, not by number: all of them are read.
             let full = matches.len() - start > limit;
             if full && matches.last().is_some_and(|(name, _, _)| **name != *text) {

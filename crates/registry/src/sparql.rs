@@ -1,7 +1,9 @@
-//! SPARQL 1.1 SELECT and ASK, bounded, over the triples that the requester may see.
+//! SPARQL 1.1 queries, bounded, over the triples that the requester may see.
 //!
 //! SERVICE and update requests are excluded on purpose: a query never fetches or changes anything.
-//! FROM, CONSTRUCT and DESCRIBE are not supported. Without ORDER BY, rows have no defined order.
+//! FROM chooses among the visible graphs. DESCRIBE answers with the concise bounded description of
+//! each node: its triples, and those of the blank nodes that they lead to. Without ORDER BY, rows
+//! have no defined order.
 //!
 //! A query that exceeds a limit ends with an error that names the limit. This module has no clock:
 //! the caller's [`Interrupt`] decides about time.
@@ -10,61 +12,48 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use chappe_identity::Principal;
-use oxrdf::{Literal, NamedNode, Term, Variable};
+use oxrdf::{Literal, NamedNode, Term};
 use spareval::{QueryEvaluator, QueryResults};
+use spargebra::algebra::QueryDataset;
 use spargebra::{Query, SparqlParser};
 
+use crate::budget::{Budget, QueryTraits};
 use crate::graphs::Dataset;
 use crate::limits::{Interrupt, SparqlError, SparqlLimits};
 use crate::plan::Planner;
+use crate::results::SparqlAnswer;
+use crate::source::Source;
 use crate::state::State;
-use crate::view::{Budget, QueryTraits, View};
+use crate::view::View;
 use crate::{graph_patterns, guard, plan};
 
 /// Stack of a deep query: the deepest that the guard admits needs about an eighth of it in a debug
 /// build.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
 
-/// The answer of a query.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SparqlAnswer {
-    /// Answer of a SELECT query.
-    Solutions {
-        /// The columns.
-        variables: Vec<Variable>,
-        /// The rows, each as long as `variables`.
-        rows: Vec<Vec<Option<Term>>>,
-    },
-    /// Answer of an ASK query.
-    Boolean(bool),
+/// A query with the choices of its request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SparqlRequest {
+    /// The query.
+    pub query: String,
+    /// Keys of entities whose triples are the default graph, `default-graph-uri` of the SPARQL 1.1
+    /// Protocol. One that is not visible is empty. If this or `named_graphs` has any, FROM and FROM
+    /// NAMED of the query do not count.
+    pub default_graphs: Vec<String>,
+    /// Keys of entities that are the named graphs, `named-graph-uri` of the protocol.
+    pub named_graphs: Vec<String>,
+    /// Follow subclasses and subproperties as the ontologies of these owners state them.
+    pub inferred_by: Option<Vec<String>>,
+    /// Read only what entities of these owners bring; `None`: of all owners.
+    pub owners: Option<Vec<String>>,
 }
 
-impl SparqlAnswer {
-    /// The answer as `application/sparql-results+json`.
-    ///
-    /// # Errors
-    /// [`SparqlError::Evaluation`] if writing fails, which does not happen in memory.
-    pub fn to_json(&self) -> Result<String, SparqlError> {
-        use sparesults::{QueryResultsFormat, QueryResultsSerializer};
-        let failed = |error: std::io::Error| SparqlError::Evaluation(error.to_string());
-        let serializer = QueryResultsSerializer::from_format(QueryResultsFormat::Json);
-        let bytes = match self {
-            Self::Boolean(value) => serializer
-                .serialize_boolean_to_writer(Vec::new(), *value)
-                .map_err(failed)?,
-            Self::Solutions { variables, rows } => {
-                let mut writer = serializer
-                    .serialize_solutions_to_writer(Vec::new(), variables.clone())
-                    .map_err(failed)?;
-                for row in rows {
-                    let bound = variables.iter().zip(row);
-                    let bound = bound.filter_map(|(name, term)| Some((name, term.as_ref()?)));
-                    writer.serialize(bound).map_err(failed)?;
-                }
-                writer.finish().map_err(failed)?
-            }
-        };
-        String::from_utf8(bytes).map_err(|error| SparqlError::Evaluation(error.to_string()))
+impl From<&str> for SparqlRequest {
+    fn from(query: &str) -> Self {
+        Self {
+            query: query.to_owned(),
+            ..Self::default()
+        }
     }
 }
 
@@ -87,20 +76,22 @@ fn over(limit: &'static str, value: usize) -> SparqlError {
 /// Answers a query and returns its cost.
 pub(crate) fn run(
     state: &Arc<State>,
-    text: &str,
-    (principal, owners): (&Principal, Option<&[String]>),
+    request: &SparqlRequest,
+    principal: &Principal,
     limits: &SparqlLimits,
     interrupt: &Interrupt,
 ) -> Result<(SparqlAnswer, Cost), SparqlError> {
-    if text.len() > limits.query_bytes {
+    let graphs = request.default_graphs.iter().chain(&request.named_graphs);
+    let bytes = graphs.map(String::len).sum::<usize>() + request.query.len();
+    if bytes > limits.query_bytes {
         return Err(over("query bytes", limits.query_bytes));
     }
-    let checked = guard::check(text)?;
+    let checked = guard::check(&request.query)?;
     let asked = QueryRun {
         state,
         text: &checked.text,
+        request,
         principal,
-        owners,
         limits,
         interrupt,
     };
@@ -137,28 +128,48 @@ fn with_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String> {
 struct QueryRun<'a> {
     state: &'a Arc<State>,
     text: &'a str,
+    request: &'a SparqlRequest,
     principal: &'a Principal,
-    /// Only what their entities bring, if that is asked for.
-    owners: Option<&'a [String]>,
     limits: &'a SparqlLimits,
     interrupt: &'a Interrupt,
 }
 
 impl QueryRun<'_> {
+    /// The graphs that the request or the query names.
+    fn dataset(self, named: Option<QueryDataset>) -> Dataset {
+        let request = self.request;
+        let iris = |nodes: Vec<NamedNode>| nodes.into_iter().map(NamedNode::into_string).collect();
+        let of_request = !(request.default_graphs.is_empty() && request.named_graphs.is_empty());
+        let (default, named) = match named {
+            _ if of_request => (
+                Some(request.default_graphs.clone()),
+                Some(request.named_graphs.clone()),
+            ),
+            None => (None, None),
+            Some(QueryDataset { default, named }) => {
+                (Some(iris(default)), Some(iris(named.unwrap_or_default())))
+            }
+        };
+        Dataset {
+            default,
+            named,
+            inferred_by: request.inferred_by.clone(),
+            owners: request.owners.clone(),
+        }
+    }
+
     /// The answer; `None` if it may need more than a `little` stack.
     fn answer(self, little: bool) -> Option<Result<(SparqlAnswer, Cost), SparqlError>> {
-        let (query, traits) = match parse(self.text) {
-            Ok((_, traits)) if little && !traits.small => return None,
+        let parsed = match parse(self.text) {
+            Ok(parsed) if little && !parsed.traits.small => return None,
             Ok(parsed) => parsed,
             Err(error) => return Some(Err(error)),
         };
-        let budget = Budget::new(self.limits, self.interrupt, traits);
-        let dataset = Dataset {
-            owners: self.owners.map(<[_]>::to_vec),
-            ..Dataset::default()
-        };
-        let view = View::new(self.state, self.principal, &dataset, Arc::clone(&budget));
-        let query = planned(query, &view);
+        let budget = Budget::new(self.limits, self.interrupt, parsed.traits);
+        let dataset = self.dataset(parsed.dataset);
+        let source = Source::new(self.state, self.principal, &dataset, Arc::clone(&budget));
+        let view = View::new(source, &dataset);
+        let query = planned(parsed.query, &view);
         let answer = evaluate(&query, view, &budget, self.limits);
         let cost = Cost {
             entries: budget.entries(),
@@ -169,63 +180,76 @@ impl QueryRun<'_> {
     }
 }
 
+/// A query whose graphs are apart.
+struct Parsed {
+    query: Query,
+    dataset: Option<QueryDataset>,
+    traits: QueryTraits,
+}
+
 /// Parses the query and rejects unsupported parts.
-fn parse(text: &str) -> Result<(Query, QueryTraits), SparqlError> {
+fn parse(text: &str) -> Result<Parsed, SparqlError> {
     let mut query = SparqlParser::new()
         .parse_query(text)
         .map_err(|error| SparqlError::Syntax(error.to_string()))?;
-    if query.dataset().is_some() {
-        return Err(SparqlError::Unsupported("FROM"));
+    let (Query::Select {
+        pattern, dataset, ..
     }
-    let traits = match &mut query {
-        Query::Select { pattern, .. } | Query::Ask { pattern, .. } => {
-            *pattern = graph_patterns::push(std::mem::take(pattern))?;
-            plan::examine(pattern)?
-        }
-        Query::Construct { .. } => return Err(SparqlError::Unsupported("CONSTRUCT")),
-        Query::Describe { .. } => return Err(SparqlError::Unsupported("DESCRIBE")),
-    };
-    Ok((query, traits))
+    | Query::Ask {
+        pattern, dataset, ..
+    }
+    | Query::Construct {
+        pattern, dataset, ..
+    }
+    | Query::Describe {
+        pattern, dataset, ..
+    }) = &mut query;
+    let dataset = dataset.take();
+    *pattern = graph_patterns::push(std::mem::take(pattern))?;
+    let traits = plan::examine(pattern)?;
+    Ok(Parsed {
+        query,
+        dataset,
+        traits,
+    })
 }
 
-/// The query of a subscription, which is not evaluated yet.
+/// The query of a subscription, which is not evaluated yet, without its choice of graphs.
+///
+/// # Errors
+/// Also if its answer is a graph.
 pub(crate) fn parsed(text: &str) -> Result<Query, SparqlError> {
     let limits = SparqlLimits::default();
     if text.len() > limits.query_bytes {
         return Err(over("query bytes", limits.query_bytes));
     }
     let checked = guard::check(text)?;
-    let on_large_stack = || parse(&checked.text).map(|(query, _)| query);
+    let on_large_stack = || match parse(&checked.text)?.query {
+        Query::Construct { .. } | Query::Describe { .. } => {
+            Err(SparqlError::Unsupported("a subscription to a graph"))
+        }
+        query => Ok(query),
+    };
     if checked.small {
         return on_large_stack();
     }
     with_stack(on_large_stack).unwrap_or_else(|reason| Err(SparqlError::Evaluation(reason)))
 }
 
-fn planned(query: Query, view: &View) -> Query {
+fn planned(mut query: Query, view: &View) -> Query {
     let mut planner = Planner::new(view);
-    let nothing = HashSet::new();
-    match query {
-        Query::Select {
-            dataset,
-            pattern,
-            base_iri,
-        } => Query::Select {
-            dataset,
-            pattern: planner.plan(pattern, &nothing),
-            base_iri,
-        },
-        Query::Ask {
-            dataset,
-            pattern,
-            base_iri,
-        } => Query::Ask {
-            dataset,
-            pattern: planner.plan(pattern, &nothing),
-            base_iri,
-        },
-        other => other,
-    }
+    let is_description = matches!(query, Query::Describe { .. });
+    let (Query::Select { pattern, .. }
+    | Query::Ask { pattern, .. }
+    | Query::Construct { pattern, .. }
+    | Query::Describe { pattern, .. }) = &mut query;
+    let plan = planner.plan(std::mem::take(pattern), &HashSet::new());
+    // The evaluator remembers each node that it describes.
+    *pattern = match is_description {
+        true => plan::held(plan),
+        false => plan,
+    };
+    query
 }
 
 fn evaluator(budget: &Arc<Budget>) -> QueryEvaluator {
@@ -260,7 +284,23 @@ fn evaluate(
     let evaluator = evaluator(budget);
     match evaluator.prepare(query).execute(view).map_err(failed)? {
         QueryResults::Boolean(value) => Ok(SparqlAnswer::Boolean(value)),
-        QueryResults::Graph(_) => Err(SparqlError::Unsupported("an answer that is a graph")),
+        QueryResults::Graph(triples) => {
+            let mut graph = Vec::new();
+            let mut bytes = 0_usize;
+            for triple in triples {
+                let triple = triple.map_err(failed)?;
+                budget.verdict()?;
+                if graph.len() >= limits.rows {
+                    return Err(over("triples", limits.rows));
+                }
+                bytes = bytes.saturating_add(crate::entity::triple_bytes(&triple));
+                if bytes > limits.result_bytes {
+                    return Err(over("result bytes", limits.result_bytes));
+                }
+                graph.push(triple);
+            }
+            Ok(SparqlAnswer::Graph(graph))
+        }
         QueryResults::Solutions(solutions) => {
             let variables = solutions.variables().to_vec();
             let mut rows = Vec::new();

@@ -11,7 +11,7 @@ use crate::dictionary::{Dictionary, Id, MAX_TERMS};
 use crate::entity::{Entity, EntityKind};
 use crate::error::Error;
 use crate::feed::Side;
-use crate::groups::Groups;
+use crate::groups::{Groups, Part};
 use crate::keys::EntityKeys;
 use crate::ordered::OrderedSet;
 use crate::partition::{Partition, fold};
@@ -29,9 +29,11 @@ pub(crate) struct StoredEntity {
     scopes: u16,
     /// Number of `rdf:type` statements derived from its types.
     classes: u16,
+    /// Number of statements about its rights.
+    rights: u16,
     /// See [`Entity::counted_bytes`].
     bytes: u32,
-    /// Class, name, owner, types, scopes, classes, then the triples it brings.
+    /// Class, name, owner, types, scopes, classes, then the triples it brings, then its rights.
     triples: Box<[[Id; 3]]>,
 }
 
@@ -92,10 +94,9 @@ impl State {
         self.bytes
     }
 
-    /// Bytes of an owner's entities.
-    pub(crate) fn bytes_of(&self, owner: &str) -> usize {
-        let owner = self.dictionary.text(owner);
-        owner.map_or(0, |owner| self.groups.bytes_of(owner))
+    /// The number of an owner's entities, and their bytes.
+    pub(crate) fn owned_by(&self, owner: &str) -> (usize, usize) {
+        self.groups.owned_by(owner)
     }
 
     /// Bytes of the entity `key`; 0 if there is none.
@@ -113,8 +114,7 @@ impl State {
                 value: MAX_TERMS,
             });
         }
-        self.groups
-            .admits(&entity.owner, &entity.access, &entity.rights)
+        self.groups.admits(entity)
     }
 
     /// Checks that there is room for `entities` together.
@@ -170,14 +170,12 @@ impl State {
     /// Inserts `entity`; replaces the one with its key.
     pub(crate) fn insert(&mut self, entity: &Entity) {
         self.remove(&entity.key);
-        let group = self
-            .groups
-            .enter(&entity.owner, &entity.access, &entity.rights);
+        let group = self.groups.enter(entity);
         let stored = Arc::new(self.encode_entity(entity, group));
         self.triples += stored.triples.len();
         let bytes = stored.bytes as usize;
         self.bytes += bytes;
-        self.groups.add_bytes(stored.owner(), bytes);
+        self.groups.add_owned(&entity.owner, bytes);
         self.index(&stored, true);
         let id = stored.entity;
         self.entities
@@ -197,7 +195,8 @@ impl State {
         self.index(&stored, false);
         let bytes = stored.bytes as usize;
         self.bytes -= bytes;
-        self.groups.remove_bytes(stored.owner(), bytes);
+        let owner = self.dictionary.value(stored.owner());
+        self.groups.remove_owned(owner, bytes);
         self.groups.leave(stored.group);
         for id in stored.triples.iter().flatten() {
             self.dictionary.release(*id);
@@ -233,7 +232,16 @@ impl State {
                 dictionary.intern((&triple.object).into(), id),
             ]);
         }
+        let before = triples.len();
+        for (right, holder) in entity.rights.iter() {
+            let holder = holder.to_string();
+            let subject = dictionary.intern(NamedNodeRef::new_unchecked(&entity.key).into(), 0);
+            let predicate = dictionary.intern(vocabulary::right(right).into(), 0);
+            let object = LiteralRef::new_simple_literal(&holder).into();
+            triples.push([subject, predicate, dictionary.intern(object, 0)]);
+        }
         StoredEntity {
+            rights: u16::try_from(triples.len() - before).unwrap_or(u16::MAX),
             entity: id,
             group,
             kind: entity.kind,
@@ -249,7 +257,20 @@ impl State {
     fn index(&mut self, stored: &StoredEntity, put: bool) {
         let keys = self.keys(stored);
         let apply = |partition: &mut Partition| keys.apply(partition, put);
-        self.groups.change(stored.group, stored.owner(), apply);
+        let owner = self.dictionary.value(stored.owner());
+        let (group, rights) = (stored.group, stored.rights());
+        self.groups.change(group, owner, Part::Entity, apply);
+        if !rights.is_empty() {
+            let apply = |partition: &mut Partition| {
+                for triple in rights {
+                    match put {
+                        true => partition.insert(*triple, None),
+                        false => partition.remove(*triple, None),
+                    }
+                }
+            };
+            self.groups.change(group, owner, Part::Rights, apply);
+        }
     }
 
     fn keys(&self, stored: &StoredEntity) -> EntityKeys {
@@ -282,8 +303,8 @@ impl State {
         about.extend(pieces.as_ref().map(|(subject, _)| *subject));
         EntityKeys {
             entity,
+            triples: stored.without_rights().iter().copied().collect(),
             pieces: pieces.map(|(_, keys)| keys).unwrap_or_default(),
-            triples: stored.triples.iter().copied().collect(),
             name: fold(self.dictionary.value(stored.name())).into(),
             scopes: scopes.map(Arc::from).collect(),
             types: stored.types().collect(),
@@ -297,9 +318,7 @@ impl State {
 
     /// The indexes that together hold what `principal` may see; see [`Groups::visible`].
     pub(crate) fn visible(&self, principal: &Principal) -> Vec<Arc<Partition>> {
-        let own = principal.name().filter(|_| !principal.is_operator());
-        let own = own.and_then(|name| self.dictionary.text(name));
-        self.groups.visible(principal, own)
+        self.groups.visible(principal)
     }
 
     /// The entity `key`.
@@ -411,8 +430,11 @@ impl StoredEntity {
     /// what its fields state.
     pub(crate) fn triple(&self, at: usize) -> Option<[Id; 3]> {
         let triple = self.triples.get(at)?;
-        let stated = self.len() - self.own_triples().len();
-        let earlier = self.triples.get(..at.min(stated)).unwrap_or_default();
+        let brought = self.without_rights().len();
+        let stated = brought - self.own_triples().len();
+        // A statement of a right may be one that the entity brings as well.
+        let end = if at < brought { at.min(stated) } else { at };
+        let earlier = self.triples.get(..end).unwrap_or_default();
         let may_repeat = at >= FIXED && triple[0] == self.entity;
         (!may_repeat || !earlier.contains(triple)).then_some(*triple)
     }
@@ -449,9 +471,21 @@ impl StoredEntity {
             .map(|[_, _, object]| *object)
     }
 
+    /// The statements about its rights, the last of its triples.
+    pub(crate) fn rights(&self) -> &[[Id; 3]] {
+        self.triples
+            .get(self.without_rights().len()..)
+            .unwrap_or_default()
+    }
+
+    fn without_rights(&self) -> &[[Id; 3]] {
+        let end = self.triples.len().saturating_sub(usize::from(self.rights));
+        self.triples.get(..end).unwrap_or_default()
+    }
+
     fn own_triples(&self) -> &[[Id; 3]] {
         let intrinsic = usize::from(self.types) + usize::from(self.scopes);
-        self.triples
+        self.without_rights()
             .get(FIXED + intrinsic + usize::from(self.classes)..)
             .unwrap_or_default()
     }
@@ -478,6 +512,25 @@ impl<'a> Fields<'a> {
 
     pub(crate) fn owner(&self) -> &'a str {
         self.dictionary.value(self.stored.owner())
+    }
+
+    pub(crate) fn name(&self) -> &'a str {
+        self.dictionary.value(self.stored.name())
+    }
+
+    pub(crate) fn has_type(&self, name: &str) -> bool {
+        let mut types = self.stored.types();
+        types.any(|id| self.dictionary.value(id) == name)
+    }
+
+    /// The objects of all statements of the entity with this predicate, whatever they are about, in order.
+    pub(crate) fn statements(&self, predicate: NamedNodeRef<'_>) -> impl Iterator<Item = &'a str> {
+        let predicate = self.dictionary.iri(predicate.as_str());
+        let dictionary = self.dictionary;
+        let triples = self.stored.own_triples().iter();
+        triples.filter_map(move |[_, verb, object]| {
+            (Some(*verb) == predicate).then(|| dictionary.value(*object))
+        })
     }
 
     /// What UDDI data it is, if it is any.

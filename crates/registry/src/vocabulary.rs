@@ -1,11 +1,16 @@
-//! The IRIs that describe entities: SOSA/SSN, RDF, RDFS and Chappe's own terms.
+//! The IRIs that describe entities: SOSA/SSN, Thing Description, QUDT, RDF, RDFS and Chappe's own terms.
 //!
-//! Own terms exist only where the standards define none. Units are UCUM codes as plain literals.
-//! Sources: SOSA/SSN (W3C and OGC Recommendation, 19 October 2017); RDF Schema 1.1.
+//! Own terms exist only where the standards define none. Units are UCUM codes as plain literals, and
+//! units of QUDT where [`qudt`] has them.
+//! Sources: SOSA/SSN (W3C and OGC Recommendation, 19 October 2017); RDF Schema 1.1; Web of Things
+//! Thing Description 1.1; QUDT 2.1.
 
 use oxrdf::NamedNodeRef;
 
+pub mod qudt;
+pub mod td;
 pub mod uddi;
+pub mod wsdl;
 
 /// Namespace of Chappe's own terms.
 pub const CHAPPE: &str = "https://chappe.example/ns#";
@@ -17,6 +22,9 @@ pub const GEO: &str = "http://www.w3.org/2003/01/geo/wgs84_pos#";
 pub const SOSA: &str = "http://www.w3.org/ns/sosa/";
 /// Namespace of SSN.
 pub const SSN: &str = "http://www.w3.org/ns/ssn/";
+
+/// The type of entities that are ontologies.
+pub const ONTOLOGY_TYPE: &str = "{http://www.w3.org/2002/07/owl#}Ontology";
 
 macro_rules! terms {
     ($($(#[$doc:meta])* $name:ident = $iri:literal;)*) => {
@@ -31,6 +39,10 @@ terms! {
     RDFS_LABEL = "http://www.w3.org/2000/01/rdf-schema#label";
     /// Text about a thing.
     RDFS_COMMENT = "http://www.w3.org/2000/01/rdf-schema#comment";
+    /// A class is narrower than another.
+    SUB_CLASS_OF = "http://www.w3.org/2000/01/rdf-schema#subClassOf";
+    /// A property is narrower than another.
+    SUB_PROPERTY_OF = "http://www.w3.org/2000/01/rdf-schema#subPropertyOf";
     /// A sensor observes a property.
     OBSERVES = "http://www.w3.org/ns/sosa/observes";
     /// A field or observation is about a property.
@@ -43,12 +55,27 @@ terms! {
     SENSOR = "http://www.w3.org/ns/sosa/Sensor";
     /// The class of platforms.
     PLATFORM = "http://www.w3.org/ns/sosa/Platform";
+    /// Unit of a field's values, a unit of QUDT.
+    HAS_UNIT = "http://qudt.org/schema/qudt/hasUnit";
     /// Type of an entity, a literal `{namespace}local`.
     TYPE = "https://chappe.example/ns#type";
     /// Scope of an entity, a literal URI.
     SCOPE = "https://chappe.example/ns#scope";
     /// Owner of an entity, a literal.
     OWNER = "https://chappe.example/ns#owner";
+    /// Access rule of an entity in an export: `public`, `owner` or `readers`.
+    ACCESS = "https://chappe.example/ns#access";
+    /// A principal that may see an entity, in an export; a literal.
+    READER = "https://chappe.example/ns#reader";
+    /// Who may read an entity; a literal as of [`crate::Holder`]. Visible to those who may administer it, as the
+    /// next three, and in an export.
+    MAY_READ = "https://chappe.example/ns#mayRead";
+    /// Who may annotate an entity; in an export `nobody` if it is stated that nobody may.
+    MAY_ANNOTATE = "https://chappe.example/ns#mayAnnotate";
+    /// Who may change an entity.
+    MAY_WRITE = "https://chappe.example/ns#mayWrite";
+    /// Who may administer an entity.
+    MAY_ADMINISTER = "https://chappe.example/ns#mayAdminister";
     /// A device or virtual sensor has a stream.
     STREAM = "https://chappe.example/ns#stream";
     /// A stream is produced by a device or virtual sensor.
@@ -83,6 +110,10 @@ terms! {
     STREAM_CLASS = "https://chappe.example/ns#Stream";
     /// Class of virtual sensors.
     VIRTUAL_SENSOR_CLASS = "https://chappe.example/ns#VirtualSensor";
+    /// Class of WSDL documents and schemas.
+    DOCUMENT_CLASS = "https://chappe.example/ns#Document";
+    /// The businessService of a device's service.
+    BUSINESS_SERVICE = "https://chappe.example/ns#businessService";
     /// Class of everything else.
     OTHER_CLASS = "https://chappe.example/ns#Other";
     /// Class of pieces of metadata.
@@ -105,6 +136,18 @@ terms! {
     METADATA_DATE = "https://chappe.example/ns#metadataDate";
 }
 
+/// The property that states who has a right.
+#[must_use]
+pub const fn right(right: crate::Right) -> NamedNodeRef<'static> {
+    use crate::Right;
+    match right {
+        Right::Read => MAY_READ,
+        Right::Annotate => MAY_ANNOTATE,
+        Right::Write => MAY_WRITE,
+        Right::Administer => MAY_ADMINISTER,
+    }
+}
+
 /// Terms that only a piece of metadata has, and only about itself: nobody says in another's name
 /// what they wrote.
 pub const RESERVED: [NamedNodeRef<'static>; 5] =
@@ -122,5 +165,7 @@ pub const fn class(kind: crate::EntityKind) -> NamedNodeRef<'static> {
         EntityKind::VirtualSensor => VIRTUAL_SENSOR_CLASS,
         EntityKind::Other => OTHER_CLASS,
         EntityKind::Metadata => METADATA_CLASS,
+        EntityKind::Thing => td::THING,
+        EntityKind::Document => DOCUMENT_CLASS,
     }
 }

@@ -7,6 +7,7 @@
 use chappe_xml::{Element, Limits, Name, Str};
 
 use crate::envelope::take_blocks;
+use crate::security::WSSE;
 use crate::{Error, NAMESPACE as NAMESPACE_1_2};
 
 /// The namespace of SOAP 1.1.
@@ -70,7 +71,7 @@ pub fn to_text(body: Element) -> String {
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>{text}")
 }
 
-/// The fault codes of SOAP 1.1 (section 4.4.1).
+/// The fault codes of SOAP 1.1 (section 4.4.1), and those of WS-Security.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultCode {
     /// The envelope has another namespace.
@@ -81,6 +82,9 @@ pub enum FaultCode {
     Client,
     /// The server failed; a retry may help.
     Server,
+    /// The signature is not accepted: a code of [`WSSE`](crate::security::WSSE), as of
+    /// [`SecurityError::fault_subcode`](crate::security::SecurityError::fault_subcode).
+    Security(&'static str),
 }
 
 impl FaultCode {
@@ -92,6 +96,15 @@ impl FaultCode {
             Self::MustUnderstand => "MustUnderstand",
             Self::Client => "Client",
             Self::Server => "Server",
+            Self::Security(local) => local,
+        }
+    }
+
+    /// The prefix of its namespace in a fault, and the namespace.
+    const fn namespace(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Security(_) => ("wsse", WSSE),
+            _ => ("soap", NAMESPACE),
         }
     }
 }
@@ -112,10 +125,11 @@ impl Fault {
     #[must_use]
     pub fn into_element(self) -> Element {
         let part = |local| Element::new(Name::local(local));
-        let code = format!("soap:{}", self.code.local());
+        let (prefix, namespace) = self.code.namespace();
+        let code = format!("{prefix}:{}", self.code.local());
         // The prefix is declared where it is used: a peer that copies the fault keeps it.
         let fault = Element::new(Name::new(NAMESPACE, "Fault"))
-            .with_namespace("soap", NAMESPACE)
+            .with_namespace(prefix, namespace)
             .with_child(part("faultcode").with_text(code))
             .with_child(part("faultstring").with_text(self.text));
         if self.detail.is_empty() {

@@ -28,6 +28,11 @@ pub(crate) enum Account {
         after_help = "Examples:\n  chappe account share logger bytes=40\n  chappe account share logger bytes=40,streams=10,requests=20\n  chappe account share logger default\n\nShares are percentages: of log.max_bytes, which the account's streams keep while others need the room, and\nof registry.max_bytes; of log.max_streams, and of the room for their definitions; and of the concurrent requests of each kind (queries, live data, links, writes).\nA share that is not named follows [accounts] in the node's configuration. Administrators have none."
     )]
     Share(AccountShare),
+    /// Set the groups that an account is in; rights to entities may name a group.
+    #[command(
+        after_help = "Examples:\n  chappe account groups ada ward-3,lab\n  chappe account groups ada none\n\nRights to entities of the registry name groups as group:ward-3. The open connections of the account end."
+    )]
+    Groups(AccountGroups),
     /// Give an account a new token, and print it; the old one is not valid any more.
     #[command(
         after_help = "Examples:\n  chappe account renew ada\n  chappe account renew logger --token-file logger.token"
@@ -51,9 +56,12 @@ pub(crate) struct AccountAdd {
     /// scopes of devices.
     #[arg(long = "role", required = true, value_name = "ROLE[=STREAMS]")]
     pub roles: Vec<String>,
-    /// The subject of its client certificate (RFC 4514), instead of a token.
+    /// The subject of its client certificate (RFC 4514), or its fingerprint (sha256:...), instead of a token.
     #[arg(long, value_name = "NAME")]
     pub certificate: Option<String>,
+    /// A group that it is in; may be repeated.
+    #[arg(long = "group", value_name = "GROUP")]
+    pub groups: Vec<String>,
     /// The public key of a node that reads over ZeroMQ, as `chappe key show` prints it there, instead of a
     /// token.
     #[arg(long, value_name = "KEY")]
@@ -101,6 +109,18 @@ pub(crate) struct AccountShare {
     /// Its shares in percent, or `default`.
     #[arg(value_name = "bytes=N,streams=N,requests=N", value_parser = share)]
     pub share: Share,
+    /// The node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `account groups`.
+#[derive(Debug, Args)]
+pub(crate) struct AccountGroups {
+    /// The account.
+    pub name: String,
+    /// All its groups, separated by commas, or `none`.
+    pub groups: String,
     /// The node.
     #[command(flatten)]
     pub node: NodeAddress,

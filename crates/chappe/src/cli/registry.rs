@@ -30,6 +30,11 @@ pub(crate) enum RegistryVerb {
         after_help = "Examples:\n  chappe registry query 'SELECT ?s ?name WHERE { ?s <http://www.w3.org/2000/01/rdf-schema#label> ?name } LIMIT 10'\n  chappe registry query - --format csv < question.rq\n\nExit code 1 when ASK gives false."
     )]
     Query(RegistryQuery),
+    /// Follow changes of an entity, of a search, or of the answer of a SPARQL query.
+    #[command(
+        after_help = "Examples:\n  chappe registry subscribe                                     all changes\n  chappe registry subscribe --kind device --present             what is there, then what changes\n  chappe registry subscribe --key http://example.com/pump-7 --json\n  chappe registry subscribe --query 'SELECT ?s WHERE { ?s <http://example.com/flow> ?f }'\n\nReconnects when the node is away and misses nothing: `resync` says that the whole state follows anew.\nWith --json a line has an id, unless it is part of the present state; --after resumes there."
+    )]
+    Subscribe(RegistrySubscribe),
 }
 
 /// Flags of `registry find`.
@@ -115,6 +120,46 @@ pub(crate) struct RegistryQuery {
     /// How to print the rows.
     #[arg(long, value_enum, default_value = "table")]
     pub format: Format,
+    /// Follow subclasses and subproperties of the ontologies of the node and of your account.
+    #[arg(long)]
+    pub inferred: bool,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `registry subscribe`.
+#[derive(Debug, Args)]
+pub(crate) struct RegistrySubscribe {
+    /// Prefix of the name, in any case.
+    pub name: Option<String>,
+    /// The entity of this key, which need not exist yet.
+    #[arg(long, conflicts_with_all = ["name", "kind", "entity_type", "scope", "owner", "query"])]
+    pub key: Option<String>,
+    /// Rows of this SELECT query that come and go, or the answer of this ASK query.
+    #[arg(long, value_name = "SPARQL", conflicts_with_all = ["name", "kind", "entity_type", "scope", "owner"])]
+    pub query: Option<String>,
+    /// Only this kind, such as device, service, stream or virtual-sensor.
+    #[arg(long)]
+    pub kind: Option<String>,
+    /// Only of this type.
+    #[arg(long = "type", value_name = "{NAMESPACE}LOCAL")]
+    pub entity_type: Option<String>,
+    /// Only within this scope.
+    #[arg(long, value_name = "URI")]
+    pub scope: Option<String>,
+    /// Only of this owner.
+    #[arg(long, value_name = "ACCOUNT")]
+    pub owner: Option<String>,
+    /// Print the present state first.
+    #[arg(long)]
+    pub present: bool,
+    /// Resume after the event with this id.
+    #[arg(long, value_name = "ID", conflicts_with = "present")]
+    pub after: Option<String>,
+    /// End after this many changes.
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
     /// Which node.
     #[command(flatten)]
     pub node: NodeAddress,

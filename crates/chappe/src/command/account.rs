@@ -11,7 +11,8 @@ use super::network;
 use super::node_client::NodeClient;
 use super::query::percent;
 use crate::cli::{
-    Account, AccountAdd, AccountList, AccountRenew, AccountRevoke, AccountShare, AccountShow,
+    Account, AccountAdd, AccountGroups, AccountList, AccountRenew, AccountRevoke, AccountShare,
+    AccountShow,
 };
 use crate::output::{self, Failure, Outcome, Table};
 
@@ -25,6 +26,7 @@ pub(crate) fn run(verb: Account, json: bool) -> Outcome {
                     Account::List(flags) => list(flags, json).await,
                     Account::Show(flags) => show_one(flags, json).await,
                     Account::Share(flags) => share(flags, json).await,
+                    Account::Groups(flags) => groups(flags, json).await,
                     Account::Renew(flags) => renew(flags, json).await,
                     Account::Revoke(flags) => revoke(flags, json).await,
                 }
@@ -45,6 +47,9 @@ async fn add(flags: AccountAdd, json: bool) -> Outcome {
     body.insert("roles".to_owned(), json!(flags.roles));
     if let Some(certificate) = &flags.certificate {
         body.insert("certificate".to_owned(), json!(certificate));
+    }
+    if !flags.groups.is_empty() {
+        body.insert("groups".to_owned(), json!(flags.groups));
     }
     if let Some(key) = &flags.key {
         body.insert("key".to_owned(), json!(key));
@@ -203,6 +208,17 @@ async fn share(flags: AccountShare, json: bool) -> Outcome {
     print_one(&changed, json)
 }
 
+async fn groups(flags: AccountGroups, json: bool) -> Outcome {
+    let node = NodeClient::new(&flags.node)?;
+    let groups: Vec<&str> = match flags.groups.as_str() {
+        "none" => Vec::new(),
+        names => names.split(',').collect(),
+    };
+    let path = path(&flags.name, "/groups");
+    let changed = node.put(&path, json!({ "groups": groups })).await?;
+    print_one(&changed, json)
+}
+
 fn print_one(account: &Value, json: bool) -> Outcome {
     if json {
         output::json(account);
@@ -214,6 +230,10 @@ fn print_one(account: &Value, json: bool) -> Outcome {
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
     row("state", text("state"));
     row("roles", roles(account));
+    let groups = account["groups"].as_array().into_iter().flatten();
+    let groups: Vec<&str> = groups.filter_map(Value::as_str).collect();
+    row("groups", groups.join(" "));
+    row("certificate", text("certificate"));
     row("expires", text("expires_at"));
     row("in the log", used_of(account, "bytes", size));
     row(

@@ -147,6 +147,20 @@ impl NodeClient {
         Ok(serde_json::from_slice(&read(response).await?)?)
     }
 
+    /// Gets a text in one of the accepted formats, with its media type.
+    pub(crate) async fn get_text(
+        &self,
+        path: &str,
+        accept: &str,
+    ) -> Result<(String, String), Failure> {
+        let response = self.send(Method::GET, path, accept, None).await?;
+        let kind = response.headers().get("content-type");
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = kind.to_owned();
+        let text = read(response).await?;
+        Ok((kind, String::from_utf8_lossy(&text).into_owned()))
+    }
+
     /// Posts a JSON document and gets one.
     pub(crate) async fn post(&self, path: &str, body: Value) -> Result<Value, Failure> {
         let response = self
@@ -180,6 +194,7 @@ impl NodeClient {
         Ok(Events {
             body: response.into_body(),
             buffer: Vec::new(),
+            last_id: None,
         })
     }
 }
@@ -312,15 +327,25 @@ pub(crate) struct ServerEvent {
 pub(crate) struct Events {
     body: Incoming,
     buffer: Vec<u8>,
+    last_id: Option<String>,
 }
 
 impl Events {
+    /// The last id that the node gave, by which a later connection resumes.
+    pub(crate) fn last_id(&self) -> Option<&str> {
+        self.last_id.as_deref()
+    }
+
     /// The next event; `None` when the node ends the stream.
     pub(crate) async fn next(&mut self) -> Result<Option<ServerEvent>, Failure> {
         loop {
             if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
                 let block: Vec<u8> = self.buffer.drain(..end + 2).collect();
-                if let Some(event) = parse(&String::from_utf8_lossy(&block)) {
+                let block = String::from_utf8_lossy(&block);
+                // A block without data has no event, but may have an id.
+                let id = block.lines().find_map(|line| line.strip_prefix("id:"));
+                self.last_id = id.map(|id| id.trim().to_owned()).or(self.last_id.take());
+                if let Some(event) = parse(&block) {
                     return Ok(Some(event));
                 }
                 continue;

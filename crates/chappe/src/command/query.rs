@@ -18,9 +18,23 @@ pub(crate) fn run(flags: Query, json: bool) -> Outcome {
         let node = NodeClient::new(&flags.node)?;
         let format = if json { Format::Json } else { flags.format };
         if flags.sparql {
-            let path = format!("/api/v1/sparql?query={}", percent(&text));
-            let answer = node.get(&path).await?;
-            return sparql(&answer, format, flags.limit);
+            let inferred = if flags.inferred { "&inferred=true" } else { "" };
+            let path = format!("/api/v1/sparql?query={}{inferred}", percent(&text));
+            let media_type = format.sparql_media_type();
+            let accept = media_type.unwrap_or(ROWS_OR_TURTLE);
+            let (kind, answer) = node.get_text(&path, accept).await?;
+            if media_type.is_none() && kind.starts_with("application/sparql-results+json") {
+                return sparql(&serde_json::from_str(&answer)?, format, flags.limit);
+            }
+            match json {
+                true => output::json(&json!({"media_type": kind, "text": answer})),
+                false => output::line(answer.trim_end()),
+            }
+            return Ok(());
+        }
+        if format.sparql_media_type().is_some() {
+            let failure = Failure::new("rows of SQL have the formats table, csv and json");
+            return Err(failure.hint("use --format csv; or --sparql for a query of the registry"));
         }
         let body = json!({
             "sql": text, "limit": flags.limit, "from": flags.from, "to": flags.to,
@@ -30,6 +44,9 @@ pub(crate) fn run(flags: Query, json: bool) -> Outcome {
         sql(&answer, format, flags.limit)
     })
 }
+
+/// The default formats of the two kinds of answers.
+const ROWS_OR_TURTLE: &str = "application/sparql-results+json, text/turtle";
 
 fn text(query: &str) -> Result<String, Failure> {
     if query != "-" {

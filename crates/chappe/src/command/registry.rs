@@ -1,14 +1,16 @@
-//! `chappe registry`: finds, shows, publishes and removes what a node's registry holds.
+//! `chappe registry`: finds, shows, publishes, removes and follows what a node's registry holds.
 
 use std::io::Read;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::network;
-use super::node_client::NodeClient;
+use super::node_client::{Events, NodeClient, ServerEvent};
 use super::query::{self, percent};
 use crate::cli::{
-    Query, RegistryFind, RegistryPublish, RegistryQuery, RegistryRemove, RegistryShow, RegistryVerb,
+    Query, RegistryFind, RegistryPublish, RegistryQuery, RegistryRemove, RegistryShow,
+    RegistrySubscribe, RegistryVerb,
 };
 use crate::output::{self, Failure, Outcome, Table};
 
@@ -16,6 +18,8 @@ use crate::output::{self, Failure, Outcome, Table};
 const DOCUMENT_BYTES_MAX: u64 = 8 << 20;
 /// Entities of one request.
 const PAGE: usize = 1000;
+/// The pause before another attempt to reach a node that is away.
+const RECONNECT: Duration = Duration::from_secs(1);
 
 /// Runs a verb of `registry`.
 pub(crate) fn run(verb: RegistryVerb, json: bool) -> Outcome {
@@ -30,6 +34,7 @@ pub(crate) fn run(verb: RegistryVerb, json: bool) -> Outcome {
                     RegistryVerb::Show(flags) => show(flags, json).await,
                     RegistryVerb::Publish(flags) => publish(flags, json).await,
                     RegistryVerb::Remove(flags) => remove(flags, json).await,
+                    RegistryVerb::Subscribe(flags) => subscribe(flags, json).await,
                     RegistryVerb::Query(_) => Ok(()),
                 }
             } => result,
@@ -42,6 +47,7 @@ fn sparql(flags: RegistryQuery) -> Query {
     Query {
         query: flags.query,
         sparql: true,
+        inferred: flags.inferred,
         limit: flags.limit,
         format: flags.format,
         from: None,
@@ -61,11 +67,7 @@ async fn find(flags: RegistryFind, json: bool) -> Outcome {
         ("owner", &flags.owner),
         ("about", &flags.about),
     ];
-    let criteria = criteria.into_iter().filter_map(|(name, value)| {
-        let value = value.as_ref()?;
-        Some(format!("&{name}={}", percent(value)))
-    });
-    let criteria: String = criteria.collect();
+    let criteria = parameters(&criteria);
     let (mut found, mut cursor, mut is_truncated) = (Vec::new(), String::new(), false);
     while found.len() < flags.limit {
         let count = PAGE.min(flags.limit - found.len());
@@ -100,6 +102,15 @@ async fn find(flags: RegistryFind, json: bool) -> Outcome {
         return Err(Failure::negative());
     }
     Ok(())
+}
+
+/// Those that are given, as parameters of a path.
+fn parameters(criteria: &[(&str, &Option<String>)]) -> String {
+    let given = criteria.iter().filter_map(|(name, value)| {
+        let value = value.as_ref()?;
+        Some(format!("&{name}={}", percent(value)))
+    });
+    given.collect()
 }
 
 async fn show(flags: RegistryShow, json: bool) -> Outcome {
@@ -177,6 +188,91 @@ async fn remove(flags: RegistryRemove, json: bool) -> Outcome {
         output::line(format_args!("removed {}", flags.key));
     }
     Ok(())
+}
+
+async fn subscribe(flags: RegistrySubscribe, json: bool) -> Outcome {
+    let node = NodeClient::new(&flags.node)?;
+    let subject = parameters(&[
+        ("key", &flags.key),
+        ("query", &flags.query),
+        ("prefix", &flags.name),
+        ("kind", &flags.kind),
+        ("type", &flags.entity_type),
+        ("scope", &flags.scope),
+        ("owner", &flags.owner),
+    ]);
+    let mut left = flags.count.unwrap_or(u64::MAX);
+    let mut after = flags.after;
+    // The first connection tells what is wrong with the flags; later ones are tried again.
+    let mut events = connect(&node, &subject, flags.present, after.as_deref()).await?;
+    loop {
+        match events.next().await {
+            Ok(Some(event)) => {
+                let data: Value = serde_json::from_str(&event.data)?;
+                show_event(&event, &data, events.last_id(), json);
+                if event.name == "end" {
+                    return Err(Failure::new("the subscription has ended"));
+                }
+                if matches!(
+                    event.name.as_str(),
+                    "added" | "changed" | "removed" | "answer"
+                ) {
+                    left -= 1;
+                    if left == 0 {
+                        return Ok(());
+                    }
+                }
+            }
+            Ok(None) | Err(_) => {
+                output::note("the node has closed the connection; connecting again");
+                after = events.last_id().map(str::to_owned).or(after);
+                events = loop {
+                    tokio::time::sleep(RECONNECT).await;
+                    match connect(&node, &subject, flags.present, after.as_deref()).await {
+                        Ok(events) => break events,
+                        Err(failure) => output::note(failure.message),
+                    }
+                };
+            }
+        }
+    }
+}
+
+async fn connect(
+    node: &NodeClient,
+    subject: &str,
+    present: bool,
+    after: Option<&str>,
+) -> Result<Events, Failure> {
+    let after = after.map(|id| format!("&after={}", percent(id)));
+    let after = after.unwrap_or_default();
+    let path = format!("/api/v1/registry/changes?present={present}{subject}{after}");
+    node.events(&path).await
+}
+
+fn show_event(event: &ServerEvent, data: &Value, id: Option<&str>, json: bool) {
+    if json {
+        let mut data = data.clone();
+        data["event"] = event.name.clone().into();
+        data["id"] = id.into();
+        output::json(&data);
+        return;
+    }
+    match event.name.as_str() {
+        "synced" => output::note("the present state is complete"),
+        "resync" | "end" => output::note(format_args!("{}: {}", event.name, text(&data["reason"]))),
+        change if data["row"].is_object() => {
+            let row = data["row"].as_object().into_iter().flatten();
+            let row = row.map(|(name, term)| format!("{name}={}", text(&term["value"])));
+            let row = row.collect::<Vec<_>>().join("  ");
+            output::line(format_args!("{change:<8}{row}"));
+        }
+        "answer" => output::line(&data["answer"]),
+        change => {
+            let [kind, key, name] = ["kind", "key", "name"].map(|field| text(&data[field]));
+            output::line(format_args!("{change:<8}{kind:<15} {key}  {name}"));
+        }
+    }
 }
 
 fn entity_path(key: &str) -> String {

@@ -2,7 +2,8 @@
 //! names the remedy, and a negative result code 1.
 //! Method: a real node in this process and the built program.
 
-use std::process::{Command, Output};
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Output, Stdio};
 
 use chappe_node::Node;
 use chappe_node::config::Config;
@@ -32,6 +33,31 @@ impl Bench {
     async fn json(&self, arguments: &[&str]) -> Json {
         let text = self.text(&[arguments, &["--json"]].concat()).await;
         serde_json::from_str(&text).expect("JSON")
+    }
+
+    /// The lines of a program that runs on, up to the one with this event.
+    async fn lines_until(&self, arguments: &[&str], event: &'static str) -> Vec<Json> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chappe"));
+        command.arg("registry").args(arguments);
+        command.args(["--node", &self.node.url()]);
+        command.env("CHAPPE_TOKEN", &self.token);
+        let mut running = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        let output = running.stdout.take().expect("its output");
+        let reading = tokio::task::spawn_blocking(move || {
+            let lines = BufReader::new(output).lines();
+            let lines = lines.map(|line| serde_json::from_str::<Json>(&line.expect("text")));
+            let mut found = Vec::new();
+            for line in lines {
+                found.push(line.expect("JSON"));
+                if found[found.len() - 1]["event"] == event {
+                    break;
+                }
+            }
+            running.kill().expect("it is killed");
+            running.wait().expect("it ends");
+            found
+        });
+        reading.await.expect("it is read")
     }
 
     /// The exit code, and what standard error says.
@@ -139,5 +165,42 @@ fn a_list_that_was_cut_says_so() {
         assert!(told.contains("more than these 2 exist"), "{told}");
         let all = bench.json(&["find", "cut"]).await;
         assert_eq!(all["entities"].as_array().map(Vec::len), Some(3));
+    });
+}
+
+#[test]
+fn changes_are_followed_and_resumed() {
+    on_bench(async |bench, _| {
+        bench.text(&["publish", "urn:x:1", "One"]).await;
+        let follow = ["subscribe", "--owner", "operator", "--present", "--json"];
+        let lines = bench.lines_until(&follow, "synced").await;
+        let [.., added, synced] = &lines[..] else {
+            panic!("{lines:?}");
+        };
+        assert_eq!(
+            (&added["event"], &added["key"]),
+            (&json!("added"), &json!("urn:x:1"))
+        );
+        let id = synced["id"].as_str().expect("an id");
+        bench.text(&["publish", "urn:x:2", "Two"]).await;
+        bench.text(&["remove", "urn:x:1"]).await;
+        let resumed = [
+            "subscribe",
+            "--owner",
+            "operator",
+            "--after",
+            id,
+            "--count",
+            "2",
+        ];
+        let seen = bench.text(&resumed).await;
+        let changes: Vec<_> = seen
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>())
+            .collect();
+        assert_eq!(changes[0], ["added", "other", "urn:x:2", "Two"], "{seen}");
+        assert_eq!(changes[1][..3], ["removed", "other", "urn:x:1"], "{seen}");
+        let (code, told) = bench.refused(&["subscribe", "--query", "SELECT"]).await;
+        assert_eq!(code, 2, "{told}");
     });
 }

@@ -58,7 +58,8 @@ impl Reader for CycloneReader {
                     }
                     guid
                 });
-                lost.count(writer, taken.number);
+                // A full reader refuses samples and drops none.
+                lost.count(writer, taken.number, false);
                 ready.push_back(Sample {
                     writer,
                     number: taken.number,

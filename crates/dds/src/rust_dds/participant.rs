@@ -290,7 +290,7 @@ impl Participant for RustDds {
                 .registry()
                 .register(&mut reader, token, Interest::READABLE);
             registered.map_err(|error| library("watching a reader", &error))?;
-            Ok(Box::new(reader::RustReader::new(reader, matches)) as Box<dyn Reader>)
+            Ok(Box::new(reader::RustReader::new(reader, qos, matches)) as Box<dyn Reader>)
         })
     }
 

@@ -8,24 +8,32 @@ use rustdds::{RTPSEntity as _, ReadCondition};
 
 use super::participant::{Matches, guarded, guid_of, library};
 use super::raw::{Raw, RawAdapter};
-use crate::DdsError;
 use crate::backend::{Guid, Reader, Sample};
 use crate::lost::Lost;
+use crate::{DdsError, Qos};
 
 pub(super) struct RustReader {
     reader: DataReader<Raw, RawAdapter>,
     guid: Guid,
     matches: Arc<Matches>,
+    /// The number of samples from which on the library may have dropped some; `None` if it was asked to.
+    capacity: Option<usize>,
     ready: VecDeque<Sample>,
     lost: Lost,
 }
 
 impl RustReader {
-    pub(super) fn new(reader: DataReader<Raw, RawAdapter>, matches: Arc<Matches>) -> Self {
+    pub(super) fn new(
+        reader: DataReader<Raw, RawAdapter>,
+        qos: &Qos,
+        matches: Arc<Matches>,
+    ) -> Self {
+        let held = usize::try_from(qos.held()).unwrap_or(usize::MAX);
         Self {
             guid: guid_of(reader.guid()),
             reader,
             matches,
+            capacity: (qos.keep_last == 0).then_some(held),
             ready: VecDeque::new(),
             lost: Lost::default(),
         }
@@ -44,11 +52,12 @@ impl Reader for RustReader {
                 let taken = self.reader.take(usize::MAX, ReadCondition::any());
                 taken.map_err(|error| library("reading", &error))
             })?;
+            let was_full = self.capacity.is_some_and(|held| taken.len() >= held);
             for change in taken {
                 let identity = change.sample_info().sample_identity();
                 let (writer, number) = (guid_of(identity.writer_guid), identity.sequence_number);
                 let number = i64::from(number);
-                self.lost.count(writer, number);
+                self.lost.count(writer, number, was_full);
                 if let Change::Value(Raw(payload)) = change.into_value() {
                     self.ready.push_back(Sample {
                         writer,

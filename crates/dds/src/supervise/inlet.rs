@@ -149,15 +149,16 @@ impl LiveInlet {
             }
             let room = self.end.queue.capacity();
             self.reader.take(room, &mut self.taken)?;
-            if self.taken.is_empty() {
-                break;
-            }
             let count = self.taken.len() as u64;
             came += count;
             // Counted before it is queued, so that its receiver finds it in the status.
-            self.end
-                .shared_status
-                .change(|status| status.received += count);
+            self.end.shared_status.change(|status| {
+                status.received += count;
+                status.lost = self.lost_before + self.reader.lost();
+            });
+            if count == 0 {
+                break;
+            }
             for sample in self.taken.drain(..) {
                 // There is room, since this is the only sender; a closed queue needs none.
                 let _ = self.end.queue.try_send(sample);
@@ -166,7 +167,6 @@ impl LiveInlet {
         let matched = self.reader.matched();
         let missed = self.deadline.count_missed(now, came, matched);
         self.end.shared_status.change(|status| {
-            status.lost = self.lost_before + self.reader.lost();
             status.end.matched = matched as u64;
             status.end.deadlines_missed += missed;
         });

@@ -106,7 +106,7 @@ pub struct InletStatus {
     pub end: EndStatus,
     /// Samples received.
     pub received: u64,
-    /// Lost samples: gaps after the first number of each writer.
+    /// Lost samples: gaps after the first number of each writer, and all numbers before it if the reader was full.
     pub lost: u64,
 }
 

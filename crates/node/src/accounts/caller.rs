@@ -40,7 +40,7 @@ impl Caller {
     /// An account.
     pub(super) fn of(account: &Account) -> Self {
         Self {
-            principal: Principal::Named(account.name.clone()),
+            principal: principal(account),
             rights: account.rights.clone(),
             since: account.created_at,
             share: account.share,
@@ -83,6 +83,11 @@ impl Caller {
         Some(format!("{name} {}", self.since.0))
     }
 
+    /// The groups that the account is in, in order.
+    pub(crate) fn groups(&self) -> &[String] {
+        self.principal.groups()
+    }
+
     /// Whether the request carried no credential.
     pub(crate) fn is_anonymous(&self) -> bool {
         self.principal == Principal::Anonymous
@@ -111,6 +116,13 @@ impl Caller {
             false => self.principal.clone(),
         }
     }
+}
+
+/// The account in the terms of rights to entities: a role that is restricted to streams does not count.
+fn principal(account: &Account) -> Principal {
+    let roles = Role::ALL.into_iter();
+    let roles = roles.filter(|role| account.rights.reach(*role) == Reach::All);
+    Principal::account(account.name.clone(), account.groups.iter().cloned(), roles)
 }
 
 /// The streams, devices and entities that a caller has a role for.
@@ -218,7 +230,11 @@ impl<'a> View<'a> {
                 let sensor = self.app.sensors.get(&entity.name);
                 sensor.is_some_and(|sensor| self.has_stream(&sensor.stream))
             }
-            EntityKind::Service | EntityKind::Other | EntityKind::Metadata => {
+            EntityKind::Service
+            | EntityKind::Other
+            | EntityKind::Metadata
+            | EntityKind::Thing
+            | EntityKind::Document => {
                 let by_scope = |scope: &str| entity.scopes.iter().any(|it| is_in_scope(scope, it));
                 self.caller.rights.allow(self.role, "", by_scope)
             }
@@ -277,10 +293,10 @@ impl Shares {
         Ok(Some(charge))
     }
 
-    /// Bytes of entities that a caller may publish, of so many; `None`: no share.
-    pub(crate) fn registry_bytes_of(&self, caller: &Caller, all: usize) -> Option<usize> {
+    /// The part of the room for entities, in bytes or in entities, that a caller has; `None`: no share.
+    pub(crate) fn registry_part_of(&self, caller: &Caller, all: usize) -> Option<usize> {
         let percent = caller.share().bytes_percent;
         let percent = percent.unwrap_or(self.rules().bytes_percent);
-        (!caller.administers()).then(|| Self::registry_bytes(percent, all))
+        (!caller.administers()).then(|| Self::registry_part(percent, all))
     }
 }

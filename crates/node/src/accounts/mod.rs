@@ -1,7 +1,7 @@
 //! Accounts of people and programs: who they are, what they may do, and a record of their changes.
 //!
-//! An account is recognized by a token, of which only the hash is stored, or by the distinguished name of its
-//! client certificate. The first administrator, `operator`, is recognized by the file `token` of the data
+//! An account is recognized by a token, of which only the hash is stored, or by the subject or the fingerprint of
+//! its client certificate. The first administrator, `operator`, is recognized by the file `token` of the data
 //! directory; all other accounts are in `accounts.json`. A revoked account stays listed, so that its name, which
 //! owns entities and appears in the audit stream, is not given to another by accident.
 
@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use chappe_identity::{
-    Attempts, CurvePublic, DistinguishedName, Host, Reach, Rights, Role, Token, TokenHash,
-    check_account_name,
+    Attempts, CertificateName, ClientCertificate, CurvePublic, GROUPS_MAX, Host, Reach, Rights,
+    Role, Token, TokenHash, check_account_name, check_group_name,
 };
 use chappe_machine::{TokenBucket, TokenRate};
 use chappe_stream::Timestamp;
@@ -52,7 +52,9 @@ pub(crate) struct Account {
     pub(crate) name: String,
     pub(crate) rights: Rights,
     pub(crate) token: Option<TokenHash>,
-    pub(crate) certificate: Option<DistinguishedName>,
+    pub(crate) certificate: Option<CertificateName>,
+    /// The groups that it is in, in order.
+    pub(crate) groups: Vec<String>,
     /// The public key of a node that reads over ZeroMQ.
     pub(crate) key: Option<CurvePublic>,
     pub(crate) created_at: Timestamp,
@@ -212,14 +214,23 @@ impl Accounts {
         admitted(found)
     }
 
-    /// The caller with a verified client certificate of this subject.
-    pub(crate) fn by_certificate(&self, subject: &DistinguishedName) -> Result<Caller, Refusal> {
+    /// The caller with a certificate that was verified: that of a TLS client, or of the signer of a message. A
+    /// fingerprint takes precedence over a subject.
+    pub(crate) fn by_certificate(
+        &self,
+        certificate: &ClientCertificate,
+    ) -> Result<Caller, Refusal> {
         let accounts = self.all();
-        let has_it = |one: &&Account| one.certificate.as_ref() == Some(subject);
-        // A revoked account may have had the same name.
-        let mut having = accounts.iter().filter(has_it);
-        let active = having.find(|one| one.revoked_at.is_none());
-        admitted(active)
+        let name = |one: &&Account| {
+            let name = one.certificate.as_ref();
+            name.filter(|name| name.is_of(certificate)).cloned()
+        };
+        // A revoked account may have had the same certificate.
+        let active = accounts.iter().filter(|one| one.revoked_at.is_none());
+        let having = active.filter(|one| name(one).is_some());
+        let is_fingerprint =
+            |one: &&Account| matches!(name(one), Some(CertificateName::Fingerprint(_)));
+        admitted(having.max_by_key(is_fingerprint))
     }
 
     /// The caller to whom a CURVE key is bound; `None` if it is bound to no account.
@@ -301,6 +312,10 @@ impl Accounts {
         if !account.share.is_valid() {
             return Err(AccountError::Share);
         }
+        let account = Account {
+            groups: groups(account.groups)?,
+            ..account
+        };
         self.change(|accounts| {
             let same = |one: &&Account| one.name.eq_ignore_ascii_case(&name);
             if let Some(one) = accounts.iter().find(same) {
@@ -354,6 +369,24 @@ impl Accounts {
                 Ok(())
             }
         })
+    }
+
+    /// Sets the groups that an account is in. Its open connections end if it leaves or enters one.
+    pub(crate) fn set_groups(&self, name: &str, set: Vec<String>) -> Result<(), AccountError> {
+        let set = groups(set)?;
+        self.change_one(name, |account| match account.revoked_at {
+            Some(_) => Err(AccountError::Revoked(account.name.clone())),
+            None => {
+                account.groups.clone_from(&set);
+                Ok(())
+            }
+        })
+    }
+
+    /// Whether an account is in this group.
+    pub(crate) fn has_group(&self, group: &str) -> bool {
+        let is_in = |one: &Account| one.groups.iter().any(|name| name == group);
+        self.all().iter().any(is_in)
     }
 
     /// Revokes an account: its credentials are not valid any more, and its open connections end.
@@ -417,7 +450,9 @@ impl Accounts {
             changes.borrow_and_update();
             let now = clock::now();
             let account = self.get(name).filter(|one| one.refusal(now).is_none());
-            let Some(account) = account.filter(|one| one.created_at == caller.since()) else {
+            let is_same =
+                |one: &Account| one.created_at == caller.since() && one.groups == caller.groups();
+            let Some(account) = account.filter(is_same) else {
                 return;
             };
             let left = account.expires_at.map(|end| end.0.saturating_sub(now.0));
@@ -433,6 +468,20 @@ impl Accounts {
                 () = expiry => {}
             }
         }
+    }
+}
+
+/// The names of groups in order, each once.
+fn groups(mut names: Vec<String>) -> Result<Vec<String>, chappe_identity::Error> {
+    names.iter().try_for_each(|name| check_group_name(name))?;
+    names.sort_unstable();
+    names.dedup();
+    match names.len() > GROUPS_MAX {
+        true => Err(chappe_identity::Error::TooMany(
+            "groups of an account",
+            GROUPS_MAX,
+        )),
+        false => Ok(names),
     }
 }
 
@@ -464,6 +513,7 @@ mod tests {
             rights: Rights::new(vec!["read=ward.*".parse().unwrap()]).unwrap(),
             token: Some(Token::from_seed([seed; 32]).hash()),
             certificate: format!("CN={name}").parse().ok(),
+            groups: Vec::new(),
             key: None,
             created_at: clock::now(),
             created_by: OPERATOR.to_owned(),
@@ -471,6 +521,66 @@ mod tests {
             revoked_at: None,
             share: OwnShare::default(),
         }
+    }
+
+    /// A certificate in DER whose subject is `CN=` and the name, as far as accounts read it.
+    fn client_certificate(name: &str) -> ClientCertificate {
+        fn tagged(tag: u8, contents: &[u8]) -> Vec<u8> {
+            [&[tag, u8::try_from(contents.len()).unwrap()], contents].concat()
+        }
+        let pair = [tagged(6, &[0x55, 4, 3]), tagged(0x0c, name.as_bytes())].concat();
+        let subject = tagged(0x30, &tagged(0x31, &tagged(0x30, &pair)));
+        // Serial number, algorithm, issuer, validity.
+        let before = [tagged(2, &[1]), tagged(0x30, &[]).repeat(3)].concat();
+        let body = tagged(0x30, &[before, subject].concat());
+        ClientCertificate::of_der(&tagged(0x30, &body))
+    }
+
+    #[test]
+    fn a_certificate_of_a_client_or_signer_is_that_of_the_account_which_names_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let accounts = accounts(directory.path());
+        accounts.add(account("ada", 2)).unwrap();
+        let certificate = client_certificate("ada");
+        let of = |accounts: &Accounts| {
+            let caller = accounts.by_certificate(&certificate);
+            caller.map(|caller| caller.name().to_owned())
+        };
+        assert_eq!(of(&accounts).as_deref(), Ok("ada"));
+        // The fingerprint of one certificate is more exact than the subject of many.
+        let mut gateway = account("gateway", 3);
+        gateway.certificate = Some(certificate.fingerprint());
+        accounts.add(gateway).unwrap();
+        assert_eq!(of(&accounts).as_deref(), Ok("gateway"));
+        accounts.revoke("gateway").unwrap();
+        assert_eq!(of(&accounts).as_deref(), Ok("ada"));
+        assert!(accounts.by_certificate(&client_certificate("eve")).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_caller_ends_when_its_groups_change() {
+        let directory = tempfile::tempdir().unwrap();
+        let before = accounts(directory.path());
+        before.add(account("ada", 2)).unwrap();
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        before
+            .set_groups("ada", names(&["ward", "lab", "ward"]))
+            .unwrap();
+        let accounts = accounts(directory.path());
+        let caller = accounts.by_token(&Token::from_seed([2; 32])).unwrap();
+        assert_eq!(caller.reader().groups(), ["lab", "ward"]);
+        assert!(accounts.has_group("lab") && !accounts.has_group("icu"));
+        accounts.set_groups("ada", names(&["ward"])).unwrap();
+        accounts.ended(&caller).await;
+        for wrong in [
+            names(&["a b"]),
+            names(&[""]),
+            (0..17).map(|n| format!("g{n}")).collect(),
+        ] {
+            let error = accounts.set_groups("ada", wrong).unwrap_err();
+            assert!(matches!(error, AccountError::Invalid(_)), "{error}");
+        }
+        accounts.set_groups("eve", names(&["lab"])).unwrap_err();
     }
 
     fn is_known(accounts: &Accounts, seed: u8) -> Result<String, Refusal> {
@@ -488,8 +598,8 @@ mod tests {
         assert_eq!(is_known(&after, 1).unwrap(), OPERATOR);
         assert_eq!(is_known(&after, 2).unwrap(), "ada");
         assert_eq!(is_known(&after, 4), Err(Refusal::Unknown));
-        let subject = "CN=bob".parse().unwrap();
-        assert_eq!(after.by_certificate(&subject).unwrap().name(), "bob");
+        let certificate = client_certificate("bob");
+        assert_eq!(after.by_certificate(&certificate).unwrap().name(), "bob");
         let text = std::fs::read_to_string(directory.path().join(ACCOUNTS)).unwrap();
         assert!(
             !text.contains(&Token::from_seed([2; 32]).reveal()),
@@ -505,8 +615,8 @@ mod tests {
         accounts.add(account("ada", 2)).unwrap();
         accounts.revoke("ada").unwrap();
         assert_eq!(is_known(&accounts, 2), Err(Refusal::Unknown));
-        let subject = "CN=ada".parse().unwrap();
-        assert!(accounts.by_certificate(&subject).is_err());
+        let certificate = client_certificate("ada");
+        assert!(accounts.by_certificate(&certificate).is_err());
         let again = accounts.add(account("Ada", 2)).unwrap_err();
         assert!(matches!(again, AccountError::Revoked(_)), "{again}");
         accounts.forget("ada").unwrap();

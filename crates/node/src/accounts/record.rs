@@ -15,6 +15,8 @@ pub(crate) struct Record {
     /// The hash of its token.
     token: Option<String>,
     certificate: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    groups: Vec<String>,
     #[serde(default)]
     key: Option<String>,
     created_ns: i64,
@@ -33,6 +35,7 @@ impl From<&Account> for Record {
             roles: grants.map(Grant::to_string).collect(),
             token: account.token.as_ref().map(ToString::to_string),
             certificate: account.certificate.as_ref().map(ToString::to_string),
+            groups: account.groups.clone(),
             key: account.key.as_ref().map(ToString::to_string),
             created_ns: account.created_at.0,
             created_by: account.created_by.clone(),
@@ -51,6 +54,7 @@ impl TryFrom<Record> for Account {
         let certificate = record.certificate.as_deref().map(str::parse).transpose();
         let key = record.key.as_deref().map(str::parse).transpose();
         Ok(Self {
+            groups: record.groups,
             key: key.map_err(failed)?,
             rights: rights(&record.roles).map_err(failed)?,
             token: token.map_err(failed)?,

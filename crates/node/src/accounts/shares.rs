@@ -295,8 +295,8 @@ impl Shares {
         (self.streams_max * usize::from(percent)).div_ceil(100)
     }
 
-    /// The bytes that an account's entities may have, of so many.
-    pub(crate) fn registry_bytes(percent: u8, all: usize) -> usize {
+    /// The part of the room for entities, in bytes or in entities, that an account has.
+    pub(crate) fn registry_part(percent: u8, all: usize) -> usize {
         (all / 100).saturating_mul(usize::from(percent))
     }
 

@@ -20,6 +20,7 @@ pub(super) fn contradictions(
     let mut found = Vec::new();
     found.extend(exposed(config, settings));
     found.extend(tls(config, settings));
+    found.extend(signatures(config, settings));
     found.extend(exchange(config, settings));
     found.extend(exclusions(config, settings));
     let kad = config.kad.contradictions().into_iter();
@@ -159,6 +160,23 @@ fn tls(config: &Config, settings: &[Setting]) -> Option<Problem> {
         _ => return None,
     };
     let hint = "set certificate and key under [http.tls], or self_signed = true alone";
+    Some(at(settings, at_key, message.to_owned(), hint))
+}
+
+/// Checks that signatures have authorities if they count, and that a certificate is named with its key.
+fn signatures(config: &Config, settings: &[Setting]) -> Option<Problem> {
+    let rules = &config.signatures;
+    let is_empty = |path: &std::path::Path| path.as_os_str().is_empty();
+    let (at_key, message) = match (is_empty(&rules.certificate), is_empty(&rules.key)) {
+        (false, true) => ("signatures.certificate", "signatures.key is not set"),
+        (true, false) => ("signatures.key", "signatures.certificate is not set"),
+        _ if rules.are_used() && is_empty(&rules.authorities) => (
+            "signatures.authorities",
+            "signatures count at an interface, but whom to trust is not set",
+        ),
+        _ => return None,
+    };
+    let hint = "set authorities under [signatures]; certificate and key together, or none of them";
     Some(at(settings, at_key, message.to_owned(), hint))
 }
 

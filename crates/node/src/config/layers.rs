@@ -335,9 +335,14 @@ fn relative_to(file: &Path, key: &Key, value: Value) -> Value {
             | "exporters_directory"
             | "rules_directory"
             | "registry.taxonomies_directory"
+            | "registry.ontologies_directory"
             | "http.tls.certificate"
             | "http.tls.key"
             | "http.tls.client_authorities"
+            | "signatures.authorities"
+            | "signatures.revocation_lists"
+            | "signatures.certificate"
+            | "signatures.key"
     );
     match (value.as_str(), file.parent()) {
         (Some(text), Some(parent)) if is_path && !text.is_empty() => {

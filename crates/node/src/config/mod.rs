@@ -17,6 +17,7 @@ mod layers;
 mod max_bytes;
 mod sample;
 mod schema;
+mod signatures;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -38,6 +39,7 @@ pub use layers::{Flag, Layers, Loaded, Origin, Setting, load};
 pub use max_bytes::{Auto, MaxBytes};
 pub use sample::sample;
 pub use schema::{Key, exporter_schema, keys, schema, sensor_schema, wrapper_schema};
+pub use signatures::{SignatureMode, SignatureRules};
 
 /// The configuration of a node (node.toml).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -84,6 +86,8 @@ pub struct Config {
     pub log: Log,
     /// The registry.
     pub registry: RegistryRules,
+    /// Signed SOAP messages to the registry.
+    pub signatures: SignatureRules,
     /// Access for other nodes.
     pub exchange: Exchange,
     /// Links, which copy streams of other nodes to this node. Each is a separate table,
@@ -325,17 +329,28 @@ pub struct RegistryRules {
     /// `accounts.bytes_percent`; one more entity is refused with status 507.
     #[schemars(range(min = 1_048_576, max = 4_294_967_295_u64), extend("x-unit" = "bytes"))]
     pub max_bytes: u32,
+    /// Number of entities of which one account may publish `accounts.bytes_percent`; one more is refused with
+    /// status 507. `registry.max_bytes` limits all of them together.
+    #[schemars(range(min = 100, max = 100_000_000))]
+    pub max_entities: u32,
     /// Directory of the value sets of UDDI that are checked (*.txt), read at the start. Each is named by the
     /// UUID of its tModel and has one value in each line. Relative to this file.
     #[schemars(length(min = 1))]
     pub taxonomies_directory: PathBuf,
+    /// Directory of ontologies (*.ttl, *.nt, *.rdf, *.owl), read at the start: up to 64, each up to 10,000
+    /// triples. Searches and queries with `inferred` follow their subclasses and subproperties. Relative to
+    /// this file.
+    #[schemars(length(min = 1))]
+    pub ontologies_directory: PathBuf,
 }
 
 impl Default for RegistryRules {
     fn default() -> Self {
         Self {
             max_bytes: 256 << 20,
+            max_entities: 200_000,
             taxonomies_directory: "taxonomies".into(),
+            ontologies_directory: "ontologies".into(),
         }
     }
 }
@@ -393,6 +408,7 @@ impl Default for Config {
             kad: Kad::default(),
             log: Log::default(),
             registry: RegistryRules::default(),
+            signatures: SignatureRules::default(),
             exchange: Exchange::default(),
             links: Vec::new(),
             #[cfg(feature = "dds")]

@@ -26,7 +26,7 @@ use super::lineage::Successor;
 use super::offered::Streams;
 use super::output::Output;
 use super::task::{self, BATCH_MAX, OutputStore};
-use super::{device_key, entities, succession};
+use super::{device_key, entities, services, succession};
 use crate::notices::NoticeKind;
 
 use crate::shared::App;
@@ -70,6 +70,8 @@ struct Following {
     registered_at: Option<Instant>,
     /// Streams in the registry.
     registered: Vec<String>,
+    /// The fingerprint of its services in UDDI.
+    offered: Option<u64>,
 }
 
 type Described = Pin<Box<dyn Future<Output = Result<Description, Error>> + Send>>;
@@ -135,6 +137,7 @@ pub(super) async fn follow(
         register_at: None,
         registered_at: None,
         registered: Vec::new(),
+        offered: None,
     };
     following.find_exclusion().await;
     following.request_description();
@@ -319,7 +322,13 @@ impl Following {
         let (app, key) = (&self.app, &self.key);
         let vanished = entities::service_keys(key, services);
         let vanished = vanished.into_iter().skip(description.services.len());
-        app.registrar.remove(vanished.collect()).await;
+        let vanished: Vec<String> = vanished.collect();
+        app.registrar.remove(vanished.clone()).await;
+        services::remove(app, vanished).await;
+        let offered = services::fingerprint(description);
+        if self.offered.replace(offered) != Some(offered) {
+            services::publish(app, key, description).await;
+        }
         let rules = task::rules(app).await;
         let product = self.product.insert(Product::of(description));
         self.streams.set_prefix(&self.key, &product.base);
@@ -360,6 +369,7 @@ impl Following {
             (self.is_described, self.is_silent) = (false, true);
             (self.failure, self.register_at) = (None, None);
             self.registered.clear();
+            self.offered = None;
             task::exclude(&self.app, &self.key).await;
         }
         let hint = match exclusion.id {

@@ -10,7 +10,7 @@ use chappe_registry::oxrdf::NamedNode;
 /// The prefix of all keys that this program creates.
 const RESERVED: &str = "urn:chappe:";
 /// The prefix of the keys of devices.
-const PREFIX: &str = "urn:chappe:device:";
+pub(crate) const DEVICE_KEYS: &str = "urn:chappe:device:";
 /// The prefix of the keys of their services; the number of the service follows.
 const SERVICE_PREFIX: &str = "urn:chappe:service:";
 /// Bytes of an encoded endpoint address; reason: the registry accepts keys of 1,024 bytes.
@@ -20,17 +20,17 @@ const FORMER_BYTES_MAX: usize = 1_000;
 
 /// The key of the device with this endpoint address; different addresses have different keys.
 pub(crate) fn device_key(endpoint: &str) -> String {
-    format!("{PREFIX}{}", encoded(endpoint))
+    format!("{DEVICE_KEYS}{}", encoded(endpoint))
 }
 
 /// The endpoint address of the device with this key.
 pub(super) fn endpoint_of(key: &str) -> Option<String> {
-    decoded(key.strip_prefix(PREFIX)?)
+    decoded(key.strip_prefix(DEVICE_KEYS)?)
 }
 
 /// The key of a device's service.
 pub(super) fn service_key(device: &str, index: usize) -> String {
-    let endpoint = device.strip_prefix(PREFIX).unwrap_or(device);
+    let endpoint = device.strip_prefix(DEVICE_KEYS).unwrap_or(device);
     format!("{SERVICE_PREFIX}{}:{endpoint}", index + 1)
 }
 
@@ -109,7 +109,10 @@ mod tests {
         let mut keys: Vec<String> = odd.iter().map(|endpoint| device_key(endpoint)).collect();
         for (endpoint, key) in odd.iter().zip(&keys) {
             assert!(NamedNode::new(key.as_str()).is_ok(), "{key}");
-            assert_eq!(decoded(&key[PREFIX.len()..]).as_deref(), Some(*endpoint));
+            assert_eq!(
+                decoded(&key[DEVICE_KEYS.len()..]).as_deref(),
+                Some(*endpoint)
+            );
         }
         keys.extend(
             odd.iter()

@@ -13,7 +13,7 @@ use super::device::{Device, DeviceState};
 use super::entities;
 use super::offered::Streams;
 use super::output::Output;
-use super::succession;
+use super::{services, succession};
 use crate::catalogue::{self, Entry};
 use crate::notices::NoticeKind;
 use crate::producer::Producer;
@@ -169,11 +169,12 @@ pub(super) async fn register(
     app.registrar
         .remove(vanished.map(|name| catalogue::key(name)).collect())
         .await;
-    let mut all = entities::of_device(&shown);
+    let mut all = entities::of_device(app, &shown);
     let producer = Producer {
         key,
         types: &shown.types,
         scopes: &shown.scopes,
+        is_platform: true,
     };
     for (index, (offer, entry)) in streams.live(offers).enumerate() {
         yield_every(index).await;
@@ -221,7 +222,9 @@ pub(super) async fn exclude(app: &App, key: &str) {
 pub(super) async fn unregister(app: &App, device: &Device) {
     let streams = device.streams.iter().map(|stream| catalogue::key(stream));
     let mut keys: Vec<String> = streams.collect();
-    keys.extend(entities::service_keys(&device.key, device.services.len()));
+    let service_keys = entities::service_keys(&device.key, device.services.len());
+    keys.extend(service_keys.iter().cloned());
     keys.push(device.key.clone());
     app.registrar.remove(keys).await;
+    services::remove(app, service_keys).await;
 }

@@ -45,8 +45,10 @@ pub(crate) struct Account {
     state: &'static str,
     /// Whether it has a token.
     has_token: bool,
-    /// The subject of its client certificate.
+    /// The subject or the fingerprint (`sha256:…`) of its client certificate.
     certificate: Option<String>,
+    /// The groups that it is in, which rights to entities name.
+    groups: Vec<String>,
     /// The public key of the node that reads over ZeroMQ with its rights.
     key: Option<String>,
     /// Time of its creation (RFC 3339); null for the first administrator.
@@ -85,6 +87,10 @@ pub(crate) struct Use {
     registry_bytes: usize,
     /// An entity that would need more than this is refused; null: without a share.
     registry_bytes_max: Option<usize>,
+    /// Its entities in the registry.
+    registry_entities: usize,
+    /// One more than this is refused; null: without a share.
+    registry_entities_max: Option<usize>,
     /// Concurrent requests by kind: `query`, `live`, `pull`, `write`. Those of administrators are not counted.
     requests: BTreeMap<&'static str, usize>,
 }
@@ -119,7 +125,12 @@ impl Use {
             definitions_bytes_max: share
                 .map(|it| app.shares.definitions_bytes_max(it.streams_percent)),
             registry_bytes: app.registry.bytes_of(name),
-            registry_bytes_max: share.map(|it| Shares::registry_bytes(it.bytes_percent, all)),
+            registry_bytes_max: share.map(|it| Shares::registry_part(it.bytes_percent, all)),
+            registry_entities: app.registry.entities_of(name),
+            registry_entities_max: share.map(|it| {
+                let all = app.config.registry.max_entities as usize;
+                Shares::registry_part(it.bytes_percent, all)
+            }),
             requests: RequestKind::ALL.into_iter().map(held).collect(),
         }
     }
@@ -141,6 +152,7 @@ impl Account {
             state,
             has_token: account.token.is_some(),
             certificate: account.certificate.as_ref().map(ToString::to_string),
+            groups: account.groups.clone(),
             key: account.key.as_ref().map(ToString::to_string),
             created_at: Some(account.created_at.to_string()),
             created_by: Some(account.created_by.clone()),
@@ -167,6 +179,7 @@ impl Account {
             state: "active",
             has_token: true,
             certificate: None,
+            groups: Vec::new(),
             key: None,
             created_at: None,
             created_by: None,
@@ -222,8 +235,13 @@ pub(crate) struct NewAccount {
     /// restricted: `read=ward.*,sdc.ctxt.loc:/ward`.
     #[schema(min_items = 1)]
     roles: Vec<String>,
-    /// The subject of its client certificate, `CN=ada,O=Ward 3` (RFC 4514).
+    /// The subject of its client certificate, `CN=ada,O=Ward 3` (RFC 4514), or the fingerprint of the
+    /// certificate: `sha256:` and 64 hexadecimal digits.
     certificate: Option<String>,
+    /// At most 16 groups, which rights to entities name.
+    #[serde(default)]
+    #[schema(max_items = 16)]
+    groups: Vec<String>,
     /// The public key of a node that reads over ZeroMQ (64 hexadecimal digits, or 40 characters of Z85):
     /// sessions and subscriptions with this key have the account's rights, and end with it.
     key: Option<String>,
@@ -280,6 +298,7 @@ pub(super) async fn add(
         name: new.name.clone(),
         token: token.as_ref().map(Token::hash),
         certificate,
+        groups: new.groups,
         key,
         created_at: clock::now(),
         created_by: caller.name().to_owned(),
@@ -287,15 +306,20 @@ pub(super) async fn add(
         revoked_at: None,
         share: new.share,
     };
-    let shown = account.clone();
     change(&app, move |app| app.accounts.add(account)).await?;
+    let shown = app.accounts.get(&new.name);
+    let removed = || account_problem(&app, AccountError::Unknown(new.name.clone()));
+    let shown = shown.ok_or_else(removed)?;
     app.shares.apply(&shown.name, Some(&shown));
-    let shown = Account::of(&app, &shown, &Used::of(&app));
+    let account = Account::of(&app, &shown, &Used::of(&app));
     let body = Json(AddedAccount {
-        account: shown,
+        account,
         token: token.as_ref().map(Token::reveal),
     });
     let mut subject = format!("{} {}", new.name, new.roles.join(" "));
+    if !shown.groups.is_empty() {
+        subject.push_str(&format!(" groups {}", shown.groups.join(",")));
+    }
     if new.share != OwnShare::default() {
         subject.push_str(&format!(" share {}", new.share));
     }
@@ -340,6 +364,36 @@ pub(super) async fn set_share(
     app.shares.apply(&name, account.as_ref());
     let shown = one(State(app), Name(name)).await?;
     Ok((Extension(Subject(share.to_string())), shown).into_response())
+}
+
+/// The groups of an account.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Groups {
+    /// At most 16.
+    #[schema(max_items = 16)]
+    groups: Vec<String>,
+}
+
+/// Sets the groups that an account is in. Rights to entities may name a group. Open connections of the account
+/// end when its groups change.
+#[utoipa::path(put, path = "/api/v1/accounts/{name}/groups", tag = "accounts", request_body = Groups,
+    params(("name" = String, Path, description = "The account's name")),
+    responses((status = 200, body = Account), (status = 400, body = Problem),
+        (status = 404, body = Problem),
+        (status = 409, body = Problem, description = "the account was revoked, or is the first administrator"),
+        (status = 422, body = Problem, description = "a name is invalid, or there are too many")))]
+pub(super) async fn set_groups(
+    State(app): State<App>,
+    Name(name): Name,
+    body: Body,
+) -> Result<Response, Problem> {
+    let Groups { groups } = params::json(&app, body).await?;
+    let subject = groups.join(",");
+    let changed = name.clone();
+    change(&app, move |app| app.accounts.set_groups(&changed, groups)).await?;
+    let shown = one(State(app), Name(name)).await?;
+    Ok((Extension(Subject(subject)), shown).into_response())
 }
 
 /// Parameters of a revocation.

@@ -10,11 +10,11 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::IntoParams;
 
-use super::entities::{sparql_problem, unknown_kind};
+use super::entities::unknown_kind;
 use super::params::Params;
 use super::parts;
 use super::problem::Problem;
-use super::shapes;
+use super::{shapes, sparql};
 use crate::accounts::Caller;
 use crate::permits::RequestKind;
 use crate::shared::App;
@@ -119,7 +119,7 @@ pub(super) async fn changes(
     let subject = params.subject()?;
     let permit = parts::permit(&app, &caller, RequestKind::Live)?;
     let follow = Follow::start(app.clone(), caller.clone(), subject, start);
-    let follow = follow.map_err(|error| sparql_problem(&error))?;
+    let follow = follow.map_err(|error| sparql::problem(&error))?;
     let (sender, receiver) = mpsc::channel(EVENTS_QUEUED);
     tokio::spawn(async move {
         stream::run(app, caller, follow, sender).await;

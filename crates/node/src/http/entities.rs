@@ -1,26 +1,20 @@
-//! The registry: search, single entities, SPARQL.
-
-use std::time::{Duration, Instant};
+//! The registry: search, single entities.
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Response};
 use chappe_registry::oxrdf::Term;
 use chappe_registry::{
-    DEFAULT_SEARCH_LIMIT, EntityKind, Interrupt, MAX_SEARCH_LIMIT, Search, SearchResult,
-    SparqlError, SparqlLimits,
+    DEFAULT_SEARCH_LIMIT, EntityKind, MAX_SEARCH_LIMIT, Search, SearchResult, vocabulary,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::paging::{Paging, cursor};
-use super::params::{self, Name, Params};
+use super::params::{Name, Params};
 use super::parts;
 use super::problem::Problem;
 use super::publish::ObjectKind;
-use super::shapes::{self, SparqlForm, SparqlResults};
+use super::{shapes, sparql};
 use crate::accounts::{Caller, View};
 use crate::config::nearest;
 use crate::permits::RequestKind;
@@ -47,6 +41,11 @@ pub(crate) struct SearchParams {
     about: Option<String>,
     /// Its owner.
     owner: Option<String>,
+    /// Whether subclasses of the type, and what is narrower than the observed property, match too, as
+    /// the ontologies of the node, of its operator and of the caller state it. Default: false.
+    #[serde(default)]
+    #[param(value_type = Option<bool>)]
+    inferred: bool,
     /// Maximum number of entities, up to 10,000; 100 without it.
     #[param(minimum = 1)]
     limit: Option<usize>,
@@ -107,7 +106,11 @@ pub(crate) struct Triple {
 impl Entity {
     pub(super) fn of(entity: chappe_registry::Entity) -> Self {
         let key = entity.key.clone();
-        let triples = entity.triples.iter();
+        // The bytes of a document are at /api/v1/registry/documents.
+        let is_shown = |triple: &&chappe_registry::oxrdf::Triple| {
+            triple.predicate != vocabulary::wsdl::CONTENT
+        };
+        let triples = entity.triples.iter().filter(is_shown);
         Self {
             kind: entity.kind.as_str(),
             name: entity.name,
@@ -153,7 +156,8 @@ impl Triple {
 
 /// Searches the registry.
 #[utoipa::path(get, path = "/api/v1/entities", tag = "registry", params(SearchParams),
-    responses((status = 200, body = Entities), (status = 400, body = Problem)))]
+    responses((status = 200, body = Entities), (status = 400, body = Problem),
+        (status = 503, body = Problem)))]
 pub(super) async fn search(
     State(app): State<App>,
     caller: Caller,
@@ -168,13 +172,17 @@ pub(super) async fn search(
         name_prefix: params.prefix,
         kind,
         entity_type: params.entity_type,
-        local_type: None,
         scope: params.scope,
         observed_property: params.observed_property,
         about: params.about,
         owner: params.owner,
         after: after(&paging)?,
         limit: params.limit,
+        ..Search::default()
+    };
+    let search = match params.inferred {
+        true => widened(&app, search, &caller).await?,
+        false => search,
     };
     let (found, last) = visible(&app, search, &caller);
     Ok(Json(Entities {
@@ -182,6 +190,23 @@ pub(super) async fn search(
         truncated: found.truncated,
         next: last.map(|(name, key)| cursor("entities", &format!("{key} {name}"))),
     }))
+}
+
+/// The search with what the ontologies of the authors that count add.
+async fn widened(app: &App, search: Search, caller: &Caller) -> Result<Search, Problem> {
+    let authors = sparql::ontology_authors(caller);
+    let (limits, interrupt) = sparql::limits(app);
+    let permit = parts::permit(app, caller, RequestKind::Query)?;
+    let (registry, reader) = (app.registry.clone(), caller.reader());
+    let work = tokio::task::spawn_blocking(move || {
+        let wide = registry.widened(search, &authors, &reader, &limits, &interrupt);
+        drop(permit);
+        wide
+    });
+    match work.await {
+        Ok(wide) => wide.map_err(|error| sparql::problem(&error)),
+        Err(_) => Err(Problem::internal("the search failed")),
+    }
 }
 
 /// The name and the key of the last entity of the part before.
@@ -252,109 +277,5 @@ pub(super) async fn one(
         Some(entity) => Ok(Json(Entity::of(entity))),
         None => Err(Problem::not_found(format!("there is no entity {key:?}"))
             .hint("percent-encode the key in the path; GET /api/v1/entities searches entities")),
-    }
-}
-
-/// A SPARQL query.
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct SparqlQuery {
-    /// A SELECT or ASK query.
-    query: String,
-}
-
-/// Answers a SPARQL 1.1 query over the registry.
-#[utoipa::path(get, path = "/api/v1/sparql", tag = "registry", params(SparqlQuery),
-    responses((status = 200, content_type = "application/sparql-results+json", body = SparqlResults),
-        (status = 400, body = Problem), (status = 503, body = Problem)))]
-pub(super) async fn sparql_get(
-    State(app): State<App>,
-    caller: Caller,
-    Params(SparqlQuery { query }): Params<SparqlQuery>,
-) -> Result<Response, Problem> {
-    answer(&app, query, &caller).await
-}
-
-/// Answers a SPARQL 1.1 query over the registry (SPARQL 1.1 Protocol, both forms of POST).
-#[utoipa::path(post, path = "/api/v1/sparql", tag = "registry",
-    request_body(content(
-        (String = "application/sparql-query"), (SparqlForm = "application/x-www-form-urlencoded"))),
-    responses((status = 200, content_type = "application/sparql-results+json", body = SparqlResults),
-        (status = 400, body = Problem), (status = 415, body = Problem),
-        (status = 503, body = Problem)))]
-pub(super) async fn sparql_post(
-    State(app): State<App>,
-    caller: Caller,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, Problem> {
-    let kind = headers.get(header::CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    let bytes = params::body(&app, body).await?;
-    let query = match kind {
-        "application/sparql-query" => String::from_utf8(bytes.into())
-            .map_err(|_| Problem::bad_request("the query is not UTF-8"))?,
-        "application/x-www-form-urlencoded" => form_query(&bytes)?,
-        _ => {
-            let detail = format!("a query cannot have the content type {kind:?}");
-            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
-                .hint("send it as application/sparql-query"));
-        }
-    };
-    answer(&app, query, &caller).await
-}
-
-fn form_query(bytes: &[u8]) -> Result<String, Problem> {
-    // A form body has the format of a URL's query string.
-    let text = String::from_utf8_lossy(bytes);
-    let uri = axum::http::Uri::builder()
-        .path_and_query(format!("/?{text}"))
-        .build();
-    let uri = uri.map_err(|error| Problem::bad_request(error.to_string()))?;
-    axum::extract::Query::<SparqlQuery>::try_from_uri(&uri)
-        .map(|form| form.0.query)
-        .map_err(|error| Problem::bad_request(error.body_text()))
-}
-
-async fn answer(app: &App, query: String, caller: &Caller) -> Result<Response, Problem> {
-    let limits = &app.config.limits;
-    let deadline = Instant::now() + Duration::from_millis(u64::from(limits.query_time_ms));
-    let limits = SparqlLimits {
-        rows: limits.query_rows as usize,
-        ..SparqlLimits::default()
-    };
-    let permit = parts::permit(app, caller, RequestKind::Query)?;
-    let (registry, principal) = (app.registry.clone(), caller.reader());
-    let work = tokio::task::spawn_blocking(move || {
-        let interrupt = Interrupt::when(move || Instant::now() >= deadline);
-        let answer = registry.sparql(&query, &principal, &limits, &interrupt);
-        drop(permit);
-        answer.and_then(|answer| answer.to_json())
-    });
-    match work.await {
-        Ok(Ok(json)) => {
-            let kind = "application/sparql-results+json";
-            Ok(([(header::CONTENT_TYPE, kind)], json).into_response())
-        }
-        Ok(Err(error)) => Err(sparql_problem(&error)),
-        Err(_) => Err(Problem::internal("the query failed")),
-    }
-}
-
-pub(super) fn sparql_problem(error: &SparqlError) -> Problem {
-    let detail = error.to_string();
-    match error {
-        SparqlError::Evaluation(_) => Problem::internal(detail),
-        SparqlError::Unsupported(_) => {
-            Problem::bad_request(detail).hint("use SELECT or ASK over the registry")
-        }
-        SparqlError::Interrupted => {
-            Problem::bad_request(detail).hint("limits.query_time_ms sets the limit")
-        }
-        SparqlError::Limit { .. } => {
-            Problem::bad_request(detail).hint("narrow the query, for example with LIMIT")
-        }
-        _ => Problem::bad_request(detail),
     }
 }

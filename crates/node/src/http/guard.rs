@@ -25,7 +25,7 @@ use axum::extract::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use chappe_identity::{DistinguishedName, Host, Reach, Role, bearer};
+use chappe_identity::{ClientCertificate, Host, Reach, Role, bearer};
 use chappe_transport::Hop;
 
 use super::client_address::{self, Contradiction};
@@ -215,8 +215,8 @@ fn identify(app: &App, request: &Request, address: Option<IpAddr>) -> Result<Cal
     };
     check_origin(headers, &host)?;
     check_site(request)?;
-    let subject = request.extensions().get::<DistinguishedName>();
-    let caller = caller(app, headers, subject, address)?;
+    let certificate = request.extensions().get::<ClientCertificate>();
+    let caller = caller(app, headers, certificate, address)?;
     Ok(match app.config.access.read {
         Read::Open => caller.with_open_reading(),
         Read::Token => caller,
@@ -256,21 +256,11 @@ fn authorize(
     let Some(role) = rule.needs.role else {
         return Ok(());
     };
+    if rule.needs.restriction == Restriction::Refused {
+        return for_the_whole_node(caller, role);
+    }
     match (caller.reach(role), rule.needs.restriction) {
-        (Reach::None, _) if caller.is_anonymous() => Err(no_credential(match role {
-            Role::Read => "reading",
-            _ => "changing",
-        })),
-        (Reach::None, _) => {
-            let detail = format!(
-                "the account {:?} does not have the role {role}",
-                caller.name()
-            );
-            let problem = Problem::new(StatusCode::FORBIDDEN, detail).code(code::ROLE_MISSING);
-            let hint = "`chappe account list` shows roles; an administrator can add an account with \
-                        this role";
-            Err(("role", problem.hint(hint)))
-        }
+        (Reach::None, _) => Err(no_role(caller, role)),
         (_, Restriction::ByStream) => {
             let view = View::new(app, caller, role);
             match name {
@@ -282,13 +272,38 @@ fn authorize(
                 _ => Err(outside(caller, role, "not for this stream")),
             }
         }
-        (Reach::Some, Restriction::Refused) => Err(outside(
+        (Reach::Some | Reach::All, _) => Ok(()),
+    }
+}
+
+/// Whether a caller has a role that is not restricted.
+pub(super) fn for_the_whole_node(caller: &Caller, role: Role) -> Result<(), Refusal> {
+    match caller.reach(role) {
+        Reach::All => Ok(()),
+        Reach::Some => Err(outside(
             caller,
             role,
             "not for the whole node, which this needs",
         )),
-        (Reach::Some | Reach::All, _) => Ok(()),
+        Reach::None => Err(no_role(caller, role)),
     }
+}
+
+fn no_role(caller: &Caller, role: Role) -> Refusal {
+    if caller.is_anonymous() {
+        return no_credential(match role {
+            Role::Read => "reading",
+            _ => "changing",
+        });
+    }
+    let detail = format!(
+        "the account {:?} does not have the role {role}",
+        caller.name()
+    );
+    let problem = Problem::new(StatusCode::FORBIDDEN, detail).code(code::ROLE_MISSING);
+    let hint = "`chappe account list` shows roles; an administrator can add an account with \
+                this role";
+    ("role", problem.hint(hint))
 }
 
 fn outside(caller: &Caller, role: Role, extent: &str) -> Refusal {
@@ -316,8 +331,17 @@ fn no_credential(access: &str) -> Refusal {
 
 /// Whether the path belongs to the API rather than to the console's page.
 fn is_guarded(path: &str) -> bool {
-    let interfaces = ["/api/", "/gsn/", "/uddi/"];
-    interfaces.iter().any(|start| path.starts_with(start)) || path == "/metrics"
+    let interfaces = [
+        "/api/",
+        "/gsn/",
+        "/uddi/",
+        "/things/",
+        "/events/",
+        "/search/",
+        "/.well-known/",
+    ];
+    let whole = ["/metrics", "/things", "/events"];
+    interfaces.iter().any(|start| path.starts_with(start)) || whole.contains(&path)
 }
 
 fn check_host(app: &App, headers: &HeaderMap, uri: &Uri) -> Result<String, Refusal> {
@@ -397,7 +421,8 @@ fn check_site(request: &Request) -> Result<(), Refusal> {
         )),
         None => {
             let browser = field("user-agent").is_some_and(|agent| agent.starts_with("Mozilla/"));
-            let query = request.method() != Method::POST && path == "/api/v1/sparql";
+            let is_query = path == "/api/v1/sparql" || path.starts_with("/search/");
+            let query = request.method() != Method::POST && is_query;
             if browser && query {
                 let detail = "the browser does not report which page sends this query";
                 let (reason, problem) = foreign_origin(detail.to_owned());
@@ -419,15 +444,15 @@ fn foreign_origin(detail: String) -> Refusal {
 fn caller(
     app: &App,
     headers: &HeaderMap,
-    subject: Option<&DistinguishedName>,
+    certificate: Option<&ClientCertificate>,
     address: Option<IpAddr>,
 ) -> Result<Caller, Refusal> {
     let mut credentials = headers.get_all(header::AUTHORIZATION).iter();
     let Some(credential) = credentials.next() else {
-        let Some(subject) = subject else {
+        let Some(certificate) = certificate else {
             return Ok(Caller::default());
         };
-        let admitted = app.accounts.by_certificate(subject);
+        let admitted = app.accounts.by_certificate(certificate);
         return admitted.or_else(|refusal| match refusal {
             // A certificate of an authority that the node trusts, for other purposes.
             CredentialRefusal::Unknown => Ok(Caller::default()),

@@ -19,10 +19,10 @@ use super::paging::{Paging, cursor};
 use super::params::{self, Name, Params};
 use super::problem::{Problem, code};
 use super::publish::{invalid, registry_problem, room};
-use super::uddi::random_bits;
 use super::write::busy::with_pause;
 use crate::accounts::Caller;
 use crate::clock;
+use crate::registrar::key_bits;
 use crate::shared::App;
 
 /// Nanoseconds of a millisecond.
@@ -450,7 +450,7 @@ async fn change(
         with_pause(piece_problem(error))
     };
     let changed = {
-        let random = random_bits();
+        let random = key_bits();
         let mut random =
             random.map_err(|error| Problem::unavailable(error.to_string()).into_response())?;
         let unix_ms = clock::now().0 / MS;

@@ -1,5 +1,6 @@
 //! The REST interface under `/api/v1`, health and metrics, and the console.
 
+mod accept;
 mod accounts;
 mod bodies;
 mod changes;
@@ -10,6 +11,7 @@ mod create;
 mod dds;
 mod devices;
 mod directory;
+mod documents;
 mod entities;
 mod exchange;
 mod gsn;
@@ -19,6 +21,7 @@ mod links;
 mod live;
 mod metadata;
 mod node;
+mod ontologies;
 mod openapi;
 mod page;
 mod paging;
@@ -28,16 +31,21 @@ mod problem;
 mod publish;
 mod query;
 mod range;
+mod rights;
 mod routes;
 mod sensors;
 mod server;
 pub(crate) mod shapes;
+mod signed;
+mod sparql;
 mod streams;
+mod things;
 mod uddi;
 mod uddi_metadata;
 mod units;
 mod wrappers;
 mod write;
+mod wsdl;
 
 use std::sync::Arc;
 
@@ -66,7 +74,8 @@ pub(crate) fn routes() -> Routes {
             OPEN,
             uddi::describe_inquiry,
         )
-        .post(uddi::INQUIRY, "inquire_uddi", READ, uddi::inquire)
+        // Its handler checks the role: a signed message has its account inside.
+        .post(uddi::INQUIRY, "inquire_uddi", OPEN, uddi::inquire)
         .get(
             uddi::PUBLISH,
             "describe_uddi_publication",
@@ -81,6 +90,42 @@ pub(crate) fn routes() -> Routes {
         )
         // The token is in the message.
         .post(uddi::PUBLISH, "publish_uddi", OPEN, uddi::publish)
+        .get(wsdl::PATH, "describe_uddi_wsdl", OPEN, wsdl::describe)
+        // Its handler admits readers and publishers.
+        .post(wsdl::PATH, "use_uddi_wsdl", OPEN, wsdl::answer)
+        // A client learns from it what the other operations need.
+        .get(
+            "/.well-known/wot",
+            "describe_directory",
+            OPEN,
+            things::describe,
+        )
+        .get("/things", "list_things", restricted, things::list)
+        .post("/things", "register_thing", WRITE, things::register)
+        .get("/things/{id}", "get_thing", restricted, things::retrieve)
+        .put("/things/{id}", "put_thing", WRITE, things::put)
+        .patch("/things/{id}", "patch_thing", WRITE, things::patch)
+        .delete("/things/{id}", "remove_thing", WRITE, things::remove)
+        .get(
+            "/search/jsonpath",
+            "search_things",
+            restricted,
+            things::jsonpath,
+        )
+        .get("/search/sparql", "query_things", READ, things::sparql_get)
+        .post(
+            "/search/sparql",
+            "query_things_by_post",
+            READ,
+            things::sparql_post,
+        )
+        .get("/events", "follow_things", READ, things::all_events)
+        .get(
+            "/events/{type}",
+            "follow_things_by_type",
+            READ,
+            things::events,
+        )
         .get(
             uddi_metadata::PATH,
             "describe_uddi_metadata",
@@ -142,6 +187,49 @@ pub(crate) fn routes() -> Routes {
             READ,
             changes::changes,
         )
+        .get(
+            "/registry/documents",
+            "list_documents",
+            READ,
+            documents::list,
+        )
+        .get(
+            "/registry/documents/{key}",
+            "get_document",
+            READ,
+            documents::one,
+        )
+        .put(
+            "/registry/documents/{key}",
+            "put_document",
+            WRITE,
+            documents::put,
+        )
+        .delete(
+            "/registry/documents/{key}",
+            "remove_document",
+            WRITE,
+            documents::delete,
+        )
+        .get(
+            "/registry/services",
+            "find_services",
+            READ,
+            documents::services,
+        )
+        .get(
+            "/entities/{key}/rights",
+            "get_rights",
+            restricted,
+            rights::show,
+        )
+        .put("/entities/{key}/rights", "set_rights", WRITE, rights::set)
+        .put(
+            "/registry/ontologies/{key}",
+            "publish_ontology",
+            WRITE,
+            ontologies::publish,
+        )
         .get("/registry/metadata", "list_metadata", READ, metadata::list)
         .post(
             "/registry/metadata",
@@ -173,12 +261,12 @@ pub(crate) fn routes() -> Routes {
             WRITE,
             metadata::delete,
         )
-        .get("/sparql", "query_registry", READ, entities::sparql_get)
+        .get("/sparql", "query_registry", READ, sparql::sparql_get)
         .post(
             "/sparql",
             "query_registry_by_post",
             READ,
-            entities::sparql_post,
+            sparql::sparql_post,
         )
         .get("/streams", "list_streams", restricted, streams::list)
         .post(
@@ -429,6 +517,12 @@ pub(crate) fn routes() -> Routes {
             ADMINISTER,
             accounts::set_share,
         )
+        .put(
+            "/accounts/{name}/groups",
+            "set_account_groups",
+            ADMINISTER,
+            accounts::set_groups,
+        )
         .post(
             "/accounts/{name}/token",
             "renew_token",
@@ -463,6 +557,10 @@ pub(crate) fn router(app: App) -> Router {
     router
         .merge(console::routes())
         .fallback(not_found)
+        .layer(axum::middleware::from_fn_with_state(
+            app.clone(),
+            signed::judge,
+        ))
         .layer(axum::middleware::from_fn(params::refuse_compressed))
         .layer(axum::middleware::from_fn_with_state(guard, guard::guard))
         .with_state(app)

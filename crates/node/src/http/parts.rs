@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode, header};
 use chappe_transport::Hop;
 
 use super::problem::{Problem, code};
@@ -18,6 +18,15 @@ use crate::shared::Shared;
 pub(super) fn exchange(app: &Shared) -> Result<&Exchange, Problem> {
     let exchange = app.exchange.get();
     exchange.ok_or_else(|| Problem::unavailable("the node is starting its links"))
+}
+
+/// The address of this node as a client sees it: the host that its request names, or that of the node.
+pub(super) fn own_url(app: &Shared, headers: &HeaderMap) -> String {
+    let host = headers.get(header::HOST);
+    let host = host.and_then(|host| host.to_str().ok());
+    let own = app.identity.url();
+    let scheme = own.split("://").next().unwrap_or("http");
+    host.map_or_else(|| own.clone(), |host| format!("{scheme}://{host}"))
 }
 
 /// Time to wait for the end of other requests, where a request itself mostly takes some milliseconds.

@@ -24,9 +24,21 @@ pub(crate) struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) hint: Option<Box<str>>,
+    /// The members of a Thing Description that are not valid.
+    #[serde(rename = "validationErrors", skip_serializing_if = "<[_]>::is_empty")]
+    pub(crate) validation_errors: Box<[ValidationError]>,
     /// The value of `Retry-After`.
     #[serde(skip)]
     pub(crate) retry_after_s: Option<u32>,
+}
+
+/// A member of a Thing Description that is not valid.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct ValidationError {
+    /// The member, as `properties.status.forms.0.href`; `(root)` for the document.
+    pub(crate) field: String,
+    /// What is wrong with it.
+    pub(crate) description: String,
 }
 
 /// The type of a problem: its code as a URN.
@@ -133,6 +145,7 @@ impl Problem {
             status: status.as_u16(),
             detail: detail.into(),
             hint: None,
+            validation_errors: Box::default(),
             retry_after_s: None,
         }
     }

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use chappe_registry::oxrdf::{BlankNode, Literal, NamedNode, NamedOrBlankNode, Term};
-use chappe_registry::{EntityKind, Error, Principal, Room, triples_from_turtle};
+use chappe_registry::{EntityKind, Error, Right, Room, triples_from_turtle};
 use chappe_transport::Hop;
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -99,14 +99,7 @@ impl NewEntity {
                     .hint("publish a device, a service or other"),
             );
         }
-        // The scheme and the namespace of a URN ignore case.
-        let start = self.key.get(..OWN_KEYS.len());
-        if start.is_some_and(|start| start.eq_ignore_ascii_case(OWN_KEYS)) {
-            return Err(invalid(format!(
-                "key: {OWN_KEYS} is for the node's own entities"
-            )));
-        }
-        let subject = iri("key", &self.key)?;
+        let subject = checked_key(&self.key)?;
         let mut entity = chappe_registry::Entity::new(self.key, kind, self.name);
         entity.owner = owner.to_owned();
         (entity.types, entity.scopes) = (self.types, self.scopes);
@@ -170,6 +163,18 @@ impl NewTriple {
     }
 }
 
+/// The key of an entity that a client may publish.
+pub(super) fn checked_key(key: &str) -> Result<NamedNode, Problem> {
+    // The scheme and the namespace of a URN ignore case.
+    let start = key.get(..OWN_KEYS.len());
+    if start.is_some_and(|start| start.eq_ignore_ascii_case(OWN_KEYS)) {
+        return Err(invalid(format!(
+            "key: {OWN_KEYS} is for the node's own entities"
+        )));
+    }
+    iri("key", key)
+}
+
 fn iri(member: &str, text: &str) -> Result<NamedNode, Problem> {
     NamedNode::new(text).map_err(|_| {
         let shown: String = text.chars().take(80).collect();
@@ -206,28 +211,54 @@ pub(super) async fn publish(
         .map_err(IntoResponse::into_response)?;
     let entity = new.entity(caller.name());
     let entity = entity.map_err(IntoResponse::into_response)?;
-    let known = app.registry.get(&entity.key, &Principal::Operator);
-    if known.as_ref() == Some(&entity) {
-        let mut response = Json(Entity::of(entity)).into_response();
-        response.extensions_mut().insert(Unchanged);
-        return Ok(response);
+    published(&app, &caller, entity).await
+}
+
+/// Publishes an entity of the caller.
+pub(super) async fn published(
+    app: &App,
+    caller: &Caller,
+    entity: chappe_registry::Entity,
+) -> Result<Response, Response> {
+    let reader = caller.reader();
+    let known = app.registry.get(&entity.key, &reader);
+    if let Some(known) = &known
+        && known.owner == NODE_OWNER
+    {
+        let (key, owner) = (known.key.clone(), known.owner.clone());
+        return Err(registry_problem(&Error::NotOwner { key, owner }).into_response());
     }
     let status = match known {
         Some(_) => StatusCode::OK,
         None => StatusCode::CREATED,
     };
-    let room = room(&app, &caller);
-    let published = async { app.registry.publish_within(entity.clone(), &room)?.await };
+    let room = room(app, caller);
+    let published = async {
+        match app.registry.publish_as(&reader, &entity, &room)? {
+            Some(publication) => publication.await.map(|_| true),
+            None => Ok(false),
+        }
+    };
     match published.await {
-        Ok(_) => {
+        Ok(is_changed) => {
             let subject = Extension(Subject(entity.key.clone()));
-            Ok((status, subject, Json(Entity::of(entity))).into_response())
+            // Another's entity keeps its owner.
+            let stored = app.registry.get(&entity.key, &reader);
+            let shown = Json(Entity::of(stored.unwrap_or(entity)));
+            let mut response = (status, subject, shown).into_response();
+            if !is_changed {
+                response.extensions_mut().insert(Unchanged);
+            }
+            Ok(response)
         }
         Err(error) => {
-            if let Error::NoRoom {
-                is_owners: true, ..
-            } = &error
-            {
+            if matches!(
+                &error,
+                Error::NoRoom {
+                    is_owners: true,
+                    ..
+                } | Error::TooManyEntities { .. }
+            ) {
                 let (drops, reason) = (&app.observability.drops, code::SHARE_OF_REGISTRY);
                 drops.record(Hop::Http, reason, caller.name(), error.to_string(), None);
             }
@@ -239,10 +270,13 @@ pub(super) async fn publish(
 /// The room for what a caller publishes. It leaves a quarter of the registry to the node's own entities.
 pub(super) fn room(app: &App, caller: &Caller) -> Room {
     let all = app.config.registry.max_bytes as usize;
-    let own = app.shares.registry_bytes_of(caller, all);
+    let own = app.shares.registry_part_of(caller, all);
+    let entities = app.config.registry.max_entities as usize;
+    let own_entities = app.shares.registry_part_of(caller, entities);
     Room {
         total_bytes: all / 4 * 3,
         owner_bytes: own.unwrap_or(usize::MAX),
+        owner_entities: own_entities.unwrap_or(usize::MAX),
     }
 }
 
@@ -263,13 +297,17 @@ pub(super) async fn remove(
         .get(&key, &caller.reader())
         .ok_or_else(unknown)?;
     // Those of the node come back, or mislead until they do; a stream is removed with its elements.
-    let may_remove = caller.administers() || entity.owner == caller.name();
-    if !may_remove || entity.owner == NODE_OWNER || entity.kind == EntityKind::Stream {
+    if entity.owner == NODE_OWNER || entity.kind == EntityKind::Stream {
         let owner = entity.owner;
         let error = Error::NotOwner { key, owner };
         return Err(registry_problem(&error).into_response());
     }
-    let removed = async { app.registry.remove(&key)?.await };
+    let removed = async {
+        match app.registry.remove_as(&caller.reader(), &key)? {
+            Some(publication) => publication.await,
+            None => Ok(app.registry.revision()),
+        }
+    };
     match removed.await {
         Ok(_) => Ok(StatusCode::NO_CONTENT),
         Err(Error::Unknown(_)) => Err(unknown()),
@@ -281,7 +319,22 @@ pub(super) fn registry_problem(error: &Error) -> Problem {
     let text = error.to_string();
     match error {
         Error::InvalidEntity { .. } => invalid(text),
+        Error::Unknown(key) => Problem::not_found(format!("there is no entity {key:?}")),
         Error::NotOwner { .. } => Problem::new(StatusCode::CONFLICT, text),
+        Error::KeyTaken(_) => Problem::new(StatusCode::CONFLICT, text).hint("choose another key"),
+        Error::NoRight { key, right, .. } => {
+            let status = match right {
+                Right::Write => StatusCode::CONFLICT,
+                _ => StatusCode::FORBIDDEN,
+            };
+            let hint = format!("its owner can give the right: PUT /api/v1/entities/{key}/rights");
+            Problem::new(status, text).hint(hint)
+        }
+        Error::TooManyEntities { .. } => Problem::new(StatusCode::INSUFFICIENT_STORAGE, text)
+            .code(code::SHARE_OF_REGISTRY)
+            .hint(
+                "remove entities, or raise registry.max_entities or the account's share of bytes",
+            ),
         Error::Busy { .. } => busy(text),
         Error::Full { .. } => Problem::new(StatusCode::INSUFFICIENT_STORAGE, text),
         Error::NoRoom { is_owners, .. } => {

@@ -137,6 +137,17 @@ impl Routes {
         self.add(Method::PUT, path, operation, needs, method)
     }
 
+    pub(crate) fn patch<H: Handler<T, App>, T: 'static>(
+        self,
+        path: &str,
+        operation: &'static str,
+        needs: Needs,
+        handler: H,
+    ) -> Self {
+        let method = on(MethodFilter::PATCH, handler);
+        self.add(Method::PATCH, path, operation, needs, method)
+    }
+
     pub(crate) fn delete<H: Handler<T, App>, T: 'static>(
         self,
         path: &str,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use chappe_identity::DistinguishedName;
+use chappe_identity::ClientCertificate;
 use chappe_transport::http::{Place, Places, Taking, prepare};
 use chappe_transport::{Drops, Hop, tls};
 use hyper::body::Incoming;
@@ -154,7 +154,7 @@ impl Serving {
         let place = Arc::new(place);
         let shared_place = place.clone();
         let certificate = stream.client_certificate();
-        let subject = certificate.and_then(DistinguishedName::of_certificate);
+        let subject = certificate.map(ClientCertificate::of_der);
         let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
             request.extensions_mut().insert(ConnectInfo(peer));
             if let Some(subject) = &subject {

@@ -104,6 +104,10 @@ pub(crate) enum EntityKind {
     Other,
     /// A piece of metadata.
     Metadata,
+    /// A Thing Description of the directory of things.
+    Thing,
+    /// A WSDL document or a schema.
+    Document,
 }
 
 /// An element to write: a member for each field that has a value, of the type that the field has.
@@ -175,13 +179,6 @@ pub(crate) struct SparqlTerm {
     /// The language of a literal.
     #[schema(rename = "xml:lang")]
     language: Option<String>,
-}
-
-/// A SPARQL query as a form.
-#[derive(ToSchema)]
-pub(crate) struct SparqlForm {
-    /// A SELECT or ASK query.
-    query: String,
 }
 
 /// The DDS participant and the topics.
@@ -258,7 +255,7 @@ pub(crate) struct DdsReader {
     end: DdsEnd,
     /// Samples received.
     received: u64,
-    /// Lost samples: gaps after the first number of each writer.
+    /// Lost samples: gaps after the first number of each writer, and all numbers before it if the reader was full.
     lost: u64,
 }
 

@@ -21,12 +21,14 @@ use chappe_registry::{Access, Publication};
 use chappe_transport::Hop;
 use chappe_xml::Limits;
 
+use super::guard::for_the_whole_node;
 use super::params;
 use super::parts;
 use super::publish::room;
 use crate::accounts::{Audit, AuditCharge, Caller, Change, Refusal};
 use crate::clock;
 use crate::permits::RequestKind;
+use crate::registrar::key_bits;
 use crate::shared::App;
 
 /// The path of inquiries.
@@ -54,21 +56,13 @@ pub(super) async fn describe_lang() -> Response {
 }
 
 fn describe(app: &App, headers: &HeaderMap, port: Port, path: &str) -> Response {
-    let base = base(app, headers);
-    soap(
-        StatusCode::OK,
-        message::wsdl(port, &format!("{base}{path}")),
-    )
+    let address = address(app, headers, path);
+    soap(StatusCode::OK, message::wsdl(port, &address))
 }
 
-/// The address of the node, as the client names it.
-pub(super) fn base(app: &App, headers: &HeaderMap) -> String {
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
-    let own = app.identity.url();
-    let scheme = own.split("://").next().unwrap_or("http");
-    host.map_or_else(|| own.clone(), |host| format!("{scheme}://{host}"))
+/// The URL of a path, at the host that the client asked.
+pub(super) fn address(app: &App, headers: &HeaderMap, path: &str) -> String {
+    format!("{}{path}", parts::own_url(app, headers))
 }
 
 pub(super) fn soap(status: StatusCode, text: String) -> Response {
@@ -85,7 +79,7 @@ pub(super) fn faulty(text: String) -> Response {
 }
 
 /// The answer to a request that failed.
-fn failed(app: &App, error: &Error) -> Response {
+pub(super) fn failed(app: &App, error: &Error) -> Response {
     faulty(message::fault_text(message::fault(
         error,
         &app.identity.name,
@@ -129,8 +123,19 @@ pub(super) async fn run<T: Send + 'static>(
     done.await.map_err(failed)
 }
 
-/// Answers an inquiry.
+/// Answers an inquiry. The caller of a signed one is known only here, so the role is checked here.
 pub(super) async fn inquire(State(app): State<App>, caller: Caller, body: Body) -> Response {
+    if let Err((reason, problem)) = for_the_whole_node(&caller, Role::Read) {
+        let (drops, detail) = (&app.observability.drops, problem.detail.clone());
+        drops.record(
+            Hop::Http,
+            reason,
+            caller.name(),
+            detail,
+            problem.hint.clone().map(String::from),
+        );
+        return problem.into_response();
+    }
     let answered = async {
         let bytes = read(&app, body).await?;
         let reader = caller.reader();
@@ -166,7 +171,11 @@ pub(super) async fn publish(State(app): State<App>, request: HttpRequest) -> Res
     let of = app.clone();
     let running = tokio::spawn(async move {
         let bytes = read(&of, body).await?;
-        let outcome = run(&of, &caller, move |app| change(app, &bytes, address)).await?;
+        let sender = caller.clone();
+        let outcome = run(&of, &caller, move |app| {
+            change(app, &bytes, &sender, address)
+        })
+        .await?;
         Ok::<Response, Error>(outcome.complete(&of).await)
     });
     match running.await {
@@ -199,7 +208,7 @@ impl Outcome {
     }
 
     /// Waits until the changes are durable, and records them.
-    async fn complete(self, app: &App) -> Response {
+    pub(super) async fn complete(self, app: &App) -> Response {
         let answer = self.recorded(app).await;
         answer.unwrap_or_else(|error| failed(app, &error))
     }
@@ -226,7 +235,7 @@ impl Outcome {
 }
 
 /// Reads a message and runs its request, without waiting for the disk.
-fn change(app: &App, bytes: &[u8], address: Option<IpAddr>) -> Outcome {
+fn change(app: &App, bytes: &[u8], sender: &Caller, address: Option<IpAddr>) -> Outcome {
     let operator = &app.identity.name;
     let received = message::receive(bytes, limits(app), Port::Publication, operator);
     let Message {
@@ -256,11 +265,11 @@ fn change(app: &App, bytes: &[u8], address: Option<IpAddr>) -> Outcome {
             change: None,
         };
     }
-    let token = token.and_then(|token| token.parse::<Token>().ok());
-    let caller = match publisher(app, token.as_ref()) {
+    let caller = match publisher(app, token.as_deref(), sender) {
         Ok(caller) => caller,
         Err(error) => return Outcome::refused(error),
     };
+    let token = token.and_then(|token| token.parse::<Token>().ok());
     if let (Request::DiscardAuthToken, Some(token)) = (&request, &token) {
         app.accounts.dismiss_publisher(token);
         return Outcome {
@@ -335,32 +344,16 @@ fn save(
     caller: &Caller,
     request: &Request,
 ) -> Result<(Answer, Option<Publication>), Error> {
-    let mut random =
-        random_bits().map_err(|error| Error::new(ErrorCode::Busy, error.to_string()))?;
+    let mut random = key_bits().map_err(|error| Error::new(ErrorCode::Busy, error.to_string()))?;
     let unix_ms = clock::now().0 / 1_000_000;
     let name = caller.name();
     let publisher = Publisher::new(&app.registry, name, Access::Public, unix_ms, &mut random);
     let saved = publisher
+        .acting_as(caller.reader())
         .within(room(app, caller))
         .checking(&app.taxonomies)
         .answer(request)?;
     Ok((saved.value, saved.publication))
-}
-
-/// Different bits for each key of one request, from a random start with a random step.
-pub(super) fn random_bits() -> std::io::Result<impl FnMut() -> u128> {
-    let seed = chappe_transport::seed()?;
-    let (start, step) = seed.split_at(16);
-    let bits = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte))
-    };
-    let (mut next, step) = (bits(start), bits(step) | 1);
-    Ok(move || {
-        next = next.wrapping_add(step);
-        next
-    })
 }
 
 /// get_authToken.
@@ -399,11 +392,17 @@ fn admit(
     Ok(Answer::AuthToken(token.reveal()))
 }
 
-/// The account of a token that get_authToken gave.
-pub(super) fn publisher(app: &App, token: Option<&Token>) -> Result<Caller, Error> {
-    let found = token.ok_or(Refusal::Unknown);
+/// The account of a token that get_authToken gave; without a token in the message, its sender, known by a signature, or
+/// by a token or a certificate of the connection.
+pub(super) fn publisher(app: &App, token: Option<&str>, sender: &Caller) -> Result<Caller, Error> {
+    let token = token.map(str::trim).filter(|token| !token.is_empty());
+    if token.is_none() && !sender.is_anonymous() {
+        return Ok(sender.clone());
+    }
+    let found = token.and_then(|token| token.parse::<Token>().ok());
+    let found = found.ok_or(Refusal::Unknown);
     found
-        .and_then(|token| app.accounts.publisher(token))
+        .and_then(|token| app.accounts.publisher(&token))
         .map_err(|refusal| match refusal {
             Refusal::Unknown => {
                 let detail = "the authInfo is missing or not a token of get_authToken";

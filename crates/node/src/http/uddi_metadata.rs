@@ -11,7 +11,7 @@ use axum::body::Bytes;
 use axum::extract::{ConnectInfo, Request as HttpRequest, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use chappe_identity::{Reach, Role, Token};
+use chappe_identity::{Reach, Role};
 use chappe_registry::metadata::Annotator;
 use chappe_registry::metadata::message::{self, Message, Request};
 use chappe_registry::uddi::message::fault_text;
@@ -20,11 +20,11 @@ use chappe_transport::Hop;
 
 use super::publish::room;
 use super::uddi::{
-    Outcome, base, faulty, limits, may_publish, no_audit_room, publisher, random_bits, read, run,
-    soap,
+    Outcome, address, faulty, limits, may_publish, no_audit_room, publisher, read, run, soap,
 };
 use crate::accounts::{Audit, Caller, Change};
 use crate::clock;
+use crate::registrar::key_bits;
 use crate::shared::App;
 
 /// The path of all interfaces.
@@ -32,7 +32,7 @@ pub(super) const PATH: &str = "/uddi/metadata";
 
 /// The WSDL of the interfaces.
 pub(super) async fn describe(State(app): State<App>, headers: HeaderMap) -> Response {
-    let address = format!("{}{PATH}", base(&app, &headers));
+    let address = address(&app, &headers, PATH);
     soap(StatusCode::OK, message::wsdl(&address))
 }
 
@@ -78,7 +78,7 @@ fn answer(app: &App, bytes: &Bytes, caller: Caller, address: Option<IpAddr>) -> 
     };
     let caller = match &received.token {
         None => Ok(caller),
-        Some(text) => publisher(app, text.parse::<Token>().ok().as_ref()),
+        Some(token) => publisher(app, Some(token), &caller),
     };
     let caller = match caller {
         Ok(caller) => caller,
@@ -153,7 +153,7 @@ fn change(app: &App, received: &Message, caller: &Caller, address: Option<IpAddr
 type Saved = (String, Response, Option<chappe_registry::Publication>);
 
 fn save(app: &App, caller: &Caller, request: &Request) -> Result<Saved, Error> {
-    let random = random_bits();
+    let random = key_bits();
     let mut random = random.map_err(|error| Error::new(ErrorCode::Busy, error.to_string()))?;
     let unix_ms = clock::now().0 / 1_000_000;
     let (name, reader) = (caller.name(), caller.reader());

@@ -26,6 +26,15 @@ use crate::registrar::LINK_TYPE;
 use crate::shared::{App, Shared};
 use crate::{catalogue, clock, streams};
 
+/// The policy for addresses that clients name.
+pub(crate) fn contact_policy(app: &Shared) -> AddressPolicy {
+    let prefixes = app.config.exchange.contacts();
+    let policy = crate::devices::policy(&app.config.discovery);
+    prefixes
+        .fold(policy, AddressPolicy::allow)
+        .loopback_by_prefix()
+}
+
 /// The node, as its links see it; it may be dropped before they are.
 pub(super) struct Host {
     node: Weak<Shared>,
@@ -310,12 +319,10 @@ impl LinkHost for Host {
 
     fn address_policy(&self) -> AddressPolicy {
         let app = self.node.upgrade();
-        let policy = app.map_or_else(AddressPolicy::default, |app| {
-            let prefixes = app.config.exchange.contacts();
-            let policy = crate::devices::policy(&app.config.discovery);
-            prefixes.fold(policy, AddressPolicy::allow)
-        });
-        policy.loopback_by_prefix()
+        app.map_or_else(
+            || AddressPolicy::default().loopback_by_prefix(),
+            |app| contact_policy(&app),
+        )
     }
 
     fn contact_base(&self) -> Option<String> {

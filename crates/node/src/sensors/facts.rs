@@ -3,8 +3,8 @@
 //! A property that is an absolute IRI stays one; `latitude`, `longitude` and `altitude` are those of WGS84
 //! positions, in any case of letters; any other name lies in Chappe's namespace of metadata.
 
-use chappe_registry::oxrdf::{Literal, NamedNode, Triple};
-use chappe_registry::vocabulary;
+use chappe_registry::oxrdf::{BlankNode, Literal, NamedNode, Triple};
+use chappe_registry::vocabulary::{self, td};
 use chappe_stream::{Descriptor, Value};
 
 use super::candidates::sensor_key;
@@ -12,7 +12,16 @@ use super::candidates::sensor_key;
 /// The triples of a sensor's metadata and commands.
 pub(super) fn triples(descriptor: &Descriptor) -> Vec<Triple> {
     let sensor = NamedNode::new_unchecked(sensor_key(&descriptor.name));
-    let mut triples = Vec::new();
+    // It computes values of properties, and what it can be told to do is an affordance of a thing.
+    let mut classes = vec![vocabulary::SENSOR];
+    classes.extend((!descriptor.commands.is_empty()).then_some(td::THING));
+    let mut triples: Vec<Triple> = classes
+        .into_iter()
+        .map(|class| {
+            let rdf_type = vocabulary::RDF_TYPE.into_owned();
+            Triple::new(sensor.clone(), rdf_type, class.into_owned())
+        })
+        .collect();
     for (property, value) in &descriptor.metadata {
         let value = match value {
             Value::Boolean(value) => Literal::from(*value),
@@ -23,13 +32,21 @@ pub(super) fn triples(descriptor: &Descriptor) -> Vec<Triple> {
         };
         triples.push(Triple::new(sensor.clone(), iri(property), value));
     }
-    for command in &descriptor.commands {
+    for (index, command) in descriptor.commands.iter().enumerate() {
         let name = Literal::from(command.name.as_str());
-        triples.push(Triple::new(
-            sensor.clone(),
-            vocabulary::COMMAND.into_owned(),
-            name,
-        ));
+        let action = BlankNode::new_unchecked(format!("a{index}"));
+        let class = td::ACTION.into_owned();
+        let affords = td::HAS_ACTION.into_owned();
+        triples.extend([
+            Triple::new(
+                sensor.clone(),
+                vocabulary::COMMAND.into_owned(),
+                name.clone(),
+            ),
+            Triple::new(sensor.clone(), affords, action.clone()),
+            Triple::new(action.clone(), vocabulary::RDF_TYPE.into_owned(), class),
+            Triple::new(action, td::NAME.into_owned(), name),
+        ]);
     }
     triples
 }

@@ -781,7 +781,7 @@ fn concerns_streams(item: &FeedItem) -> bool {
     use chappe_registry::Change;
     match item {
         FeedItem::Change { change, .. } => match change {
-            Change::Published { key, kind } | Change::Removed { key, kind } => {
+            Change::Published { key, kind, .. } | Change::Removed { key, kind } => {
                 matches!(kind, EntityKind::Stream | EntityKind::Metadata)
                     || catalogue::stream_name(key).is_some()
             }

@@ -681,6 +681,7 @@ pub(super) fn stream_entity(
         key: &wrapper_key(&file.name),
         types: &file.keys.types,
         scopes: &file.keys.scopes,
+        is_platform: false,
     };
     producer.stream(name, &definition.schema, text)
 }

@@ -37,6 +37,7 @@ fn the_sample_changes_nothing_and_names_every_key() {
         ..Config::default()
     };
     expected.registry.taxonomies_directory = "/etc/chappe/taxonomies".into();
+    expected.registry.ontologies_directory = "/etc/chappe/ontologies".into();
     let loaded = load(&file(&sample())).unwrap();
     assert_eq!(loaded.config, expected);
     assert!(loaded.settings.iter().all(|s| s.origin == Origin::Default));

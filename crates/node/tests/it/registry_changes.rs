@@ -87,7 +87,7 @@ fn a_client_follows_what_it_asked_for_across_a_restart() {
         for (query, status) in [
             ("key=urn:x:1&prefix=a", 400),
             ("query=SELECT", 400),
-            ("kind=thing", 400),
+            ("kind=nothing", 400),
             ("after=x", 400),
             ("unknown=x", 400),
         ] {

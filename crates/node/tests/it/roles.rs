@@ -9,7 +9,7 @@ use chappe_stream::{FieldType, Value};
 use serde_json::{Value as Json, json};
 
 use crate::common::elements::{element, schema};
-use crate::common::{Answer, Live, block, config, send};
+use crate::common::{Answer, Live, block, config, is_endless, send};
 
 const ROLES: [&str; 4] = ["read", "write", "operate", "administer"];
 
@@ -68,7 +68,7 @@ fn closed(directory: &std::path::Path) -> Config {
     config
 }
 
-/// The operations of the document, except live data, which does not end by itself: method, path, role,
+/// The operations of the document, except streams of events, which do not end by themselves: method, path, role,
 /// treatment of restricted accounts.
 fn operations() -> Vec<(String, String, String, String)> {
     let document = chappe_node::openapi();
@@ -78,7 +78,7 @@ fn operations() -> Vec<(String, String, String, String)> {
             let text = |key: &str| operation[key].as_str().unwrap_or_default().to_owned();
             let (role, restricted) = (text("x-chappe-role"), text("x-chappe-restricted"));
             assert!(!role.is_empty(), "{method} {path} has no decision");
-            if !path.ends_with("/live") {
+            if !is_endless(path, operation) {
                 found.push((method.to_uppercase(), path.clone(), role, restricted));
             }
         }

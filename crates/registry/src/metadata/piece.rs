@@ -8,8 +8,8 @@ use crate::access::Access;
 use crate::entity::{Entity, EntityKind, MAX_TERM_BYTES, MAX_TRIPLES};
 use crate::piece_keys;
 use crate::rights::Rights;
+use crate::time::timestamp;
 use crate::turtle::triples_from_turtle;
-use crate::uddi::timestamp;
 use crate::vocabulary;
 
 /// Maximum length of the key of a subject in bytes, as of every key.

@@ -129,7 +129,7 @@ fn about(graph: &Graph<'_>, business: Id) -> Vec<Asserted> {
     ids.extend(graph.subjects(uddi::TO_KEY, business));
     let mut found: Vec<Asserted> = Vec::new();
     let mut known: HashMap<PublisherAssertion, usize> = HashMap::new();
-    for id in ids {
+    for id in graph.by_time(ids) {
         let Some(entity) = graph.entity(id) else {
             continue;
         };
@@ -178,8 +178,11 @@ pub(crate) fn owned(graph: &Graph<'_>, publisher: &str, class: UddiClass) -> Vec
         keys.take_while(|key| key[0] == owner)
     });
     let ids = keys.map(|[_, id]| id);
-    ids.filter(|id| graph.fields(*id, class).is_some())
-        .collect()
+    // Several sets of indexes may hold one entity.
+    let ids: BTreeSet<Id> = ids
+        .filter(|id| graph.fields(*id, class).is_some())
+        .collect();
+    graph.by_time(ids)
 }
 
 /// The key and value of each assertion that a publisher made.
@@ -237,7 +240,7 @@ fn add_one(
     if !known.contains(assertion) {
         known.push(assertion.clone());
         let key = <BusinessKey as super::key::Key>::random(random());
-        draft.put_assertion(super::key::Key::iri(key), assertion);
+        draft.put_assertion(super::key::Key::iri(key), assertion)?;
     }
     Ok(())
 }
@@ -317,6 +320,17 @@ pub(crate) fn set(
         add_one(draft, random, &mut known, assertion)?;
     }
     Ok(())
+}
+
+/// Whether both sides have made an assertion.
+pub(crate) fn is_complete(graph: &Graph<'_>, assertion: &PublisherAssertion) -> bool {
+    let business = graph.find(assertion.from_key, UddiClass::Business);
+    let mut asserted = business
+        .map(|id| about(graph, id))
+        .unwrap_or_default()
+        .into_iter();
+    let found = asserted.find(|one| one.assertion == *assertion);
+    found.is_some_and(|one| one.status() == Some(CompletionStatus::Complete))
 }
 
 /// Whether a relationship is of the kind asked for: all three parts are equal.

@@ -2,21 +2,22 @@
 //!
 //! Names and keys are those of the OASIS document "UDDI Core v2 and v2/v3 Utility Classification
 //! Schemes, Taxonomies, Identifier Systems, and Relationships" (15 August 2004), as two registries of
-//! others have them. Descriptions are ours. Their further content is left out where only one of
+//! others have them; those of WSDL are of the OASIS note "Using WSDL in a UDDI Registry" 2.0. Descriptions are ours. Their further content is left out where only one of
 //! these sources has it: docs/uddi-conformance.md.
 
 use chappe_identity::Principal;
 
 use super::decode;
 use super::draft::Draft;
-use super::encode::{Stamp, timestamp};
+use super::encode::Stamp;
 use super::error::Error;
-use super::graph::Graph;
 use super::key::{GENERAL_KEYWORDS, Key, RELATIONSHIPS, TModelKey, TYPES};
 use super::value::{KeyedReference, TModel, Text};
 use crate::access::Access;
 use crate::limits::Room;
 use crate::registry::{Publication, Registry};
+use crate::time::timestamp;
+use crate::wsdl;
 
 /// Key, name, description, value in [`TYPES`].
 type Canonical = (TModelKey, &'static str, &'static str, Option<&'static str>);
@@ -27,9 +28,10 @@ const fn key(uuid: u128) -> TModelKey {
 
 const CATEGORIES: Option<&str> = Some("categorization");
 const IDENTIFIERS: Option<&str> = Some("identifier");
+const PROTOCOLS: Option<&str> = Some("protocol");
 
 #[rustfmt::skip]
-const CANONICAL: [Canonical; 18] = [
+const CANONICAL: [Canonical; 27] = [
     (TYPES, "uddi-org:types", "Kinds of tModels", CATEGORIES),
     (GENERAL_KEYWORDS, "uddi-org:general_keywords", "Keywords, each in a namespace that keyName names",
         CATEGORIES),
@@ -58,6 +60,17 @@ const CANONICAL: [Canonical; 18] = [
     (key(0x38E1_2427_5536_4260_A6F9_B5B5_30E6_3A07), "uddi-org:telephone", "Invoked by telephone", None),
     (key(0x68DE_9E80_AD09_469D_8A37_0884_22BF_BC36), "uddi-org:http", "Invoked by HTTP", None),
     (key(0x4CEC_1CEF_1F68_4B23_8CB7_8BAA_763A_EB89), "uddi-org:homepage", "A home page", None),
+    (wsdl::WSDL_TYPES, "uddi-org:wsdl:types", "Which part of a WSDL document", CATEGORIES),
+    (wsdl::XML_NAMESPACE, "uddi-org:xml:namespace", "Namespaces of XML", CATEGORIES),
+    (wsdl::XML_LOCAL_NAME, "uddi-org:xml:localName", "Local names of XML", CATEGORIES),
+    (wsdl::PORT_TYPE_REFERENCE, "uddi-org:wsdl:portTypeReference", "The port type of a binding",
+        CATEGORIES),
+    (wsdl::PROTOCOL, "uddi-org:wsdl:categorization:protocol", "The protocol of a binding", CATEGORIES),
+    (wsdl::TRANSPORT, "uddi-org:wsdl:categorization:transport", "The transport of a binding", CATEGORIES),
+    (wsdl::SOAP_PROTOCOL, "uddi-org:protocol:soap", "SOAP", PROTOCOLS),
+    (wsdl::HTTP_PROTOCOL, "uddi-org:protocol:http", "HTTP without SOAP", PROTOCOLS),
+    (key(0xAD61_DE98_4DB8_31B2_A299_A237_3DC9_7212), "uddi-org:wsdl:address",
+        "The address is in the WSDL document", None),
 ];
 
 fn tmodel((key, name, description, kind): Canonical) -> TModel {
@@ -98,8 +111,7 @@ impl Registry {
             modified: timestamp(unix_ms),
         };
         let (publication, ()) = self.transact(&Room::default(), |state| {
-            let mut draft =
-                Draft::new(Graph::new(state, &Principal::Operator), stamp.clone(), None);
+            let mut draft = Draft::new(state, &Principal::Operator, stamp.clone(), None);
             for tmodel in canonical_tmodels() {
                 let Some(key) = tmodel.key else { continue };
                 let known = state.get(&key.iri());
@@ -110,7 +122,7 @@ impl Registry {
                 {
                     continue;
                 }
-                draft.put_tmodel(key, &tmodel, false);
+                draft.put_tmodel(key, &tmodel, false)?;
             }
             Ok::<_, Error>((draft.into_steps(), ()))
         })?;

@@ -1,10 +1,15 @@
 //! The changes of one request, on top of what the registry holds.
 //!
+//! Who has the right to write an entity may change it and what is below it. It keeps its owner and its
+//! rights, and a new child has those of its parent. An entity that the publisher may not see does not
+//! exist here, except that it is removed with its parent.
+//!
 //! A request reads what its earlier steps changed: the same entity may occur twice, and a binding
 //! may move between two services that are both saved.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use chappe_identity::Principal;
 use oxrdf::NamedNodeRef;
 
 use super::encode::{Projection, Stamp};
@@ -19,6 +24,8 @@ use super::{decode, encode};
 use crate::dictionary::Id;
 use crate::entity::Entity;
 use crate::record::Step;
+use crate::rights::{OwnedRule, Right};
+use crate::state::State;
 use crate::uddi_keys::UddiClass;
 use crate::vocabulary::uddi;
 
@@ -34,10 +41,16 @@ struct Change {
 
 /// The changes, and what they apply to.
 pub(crate) struct Draft<'a> {
+    /// What the publisher may see.
     pub(crate) graph: Graph<'a>,
+    /// What there is.
+    all: Graph<'a>,
+    principal: &'a Principal,
     pub(crate) stamp: Stamp,
     /// The value sets that are checked.
     taxonomies: Option<&'a Taxonomies>,
+    /// Whether values have the keys that they had elsewhere, and may name what is yet to come.
+    is_restoring: bool,
     /// By key; `None`: removed.
     changes: BTreeMap<String, Option<Change>>,
     /// The changed children of each parent.
@@ -47,15 +60,43 @@ pub(crate) struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    pub(crate) fn new(graph: Graph<'a>, stamp: Stamp, taxonomies: Option<&'a Taxonomies>) -> Self {
+    pub(crate) fn new(
+        state: &'a State,
+        principal: &'a Principal,
+        stamp: Stamp,
+        taxonomies: Option<&'a Taxonomies>,
+    ) -> Self {
         Self {
-            graph,
+            graph: Graph::new(state, principal),
+            all: Graph::new(state, &Principal::Operator),
+            principal,
             stamp,
             taxonomies,
+            is_restoring: false,
             changes: BTreeMap::new(),
             by_parent: HashMap::new(),
             last_positions: HashMap::new(),
         }
+    }
+
+    /// A draft of an import: keys may be new, and references are not checked.
+    pub(crate) fn restoring(state: &'a State, principal: &'a Principal, stamp: Stamp) -> Self {
+        Self {
+            is_restoring: true,
+            ..Self::new(state, principal, stamp, None)
+        }
+    }
+
+    /// Whether a value may have this key: it is new in an import, or `own` finds it.
+    pub(crate) fn admit<T>(
+        &self,
+        key: impl Key,
+        own: impl FnOnce(&Self) -> Result<T, Error>,
+    ) -> Result<(), Error> {
+        if self.is_restoring && self.get(key).is_none() {
+            return Ok(());
+        }
+        own(self).map(|_| ())
     }
 
     /// The steps of the batch.
@@ -72,15 +113,110 @@ impl<'a> Draft<'a> {
     }
 
     fn get(&self, key: impl Key) -> Option<Entity> {
-        let iri = key.iri();
-        match self.changes.get(&iri) {
+        self.entity(&key.iri())
+    }
+
+    /// The entity with this key, as the request leaves it.
+    pub(crate) fn entity(&self, key: &str) -> Option<Entity> {
+        match self.changes.get(key) {
             Some(change) => change.as_ref().map(|change| change.entity.clone()),
-            None => self.graph.state.get(&iri),
+            None => {
+                let entity = self.graph.state.get(key)?;
+                entity
+                    .permits(self.principal, Right::Read)
+                    .then_some(entity)
+            }
         }
     }
 
-    fn put(&mut self, entity: Entity, place: Option<(String, u32)>) {
+    /// The entities that the request publishes.
+    pub(crate) fn changed_entities(&self) -> impl Iterator<Item = &Entity> {
+        let changes = self.changes.values().flatten();
+        changes.map(|change| &change.entity)
+    }
+
+    /// Whether the request publishes or removes the entity.
+    pub(crate) fn is_changed(&self, key: &str) -> bool {
+        self.changes.contains_key(key)
+    }
+
+    /// Whether a binding refers to this tModel, as the request leaves it.
+    pub(crate) fn has_bindings_of(&self, key: TModelKey) -> bool {
+        let iri = key.iri();
+        let id = self.graph.state.dictionary.iri(&iri);
+        let stored = id
+            .map(|id| self.all.bindings_of_tmodel(id))
+            .unwrap_or_default();
+        let mut stored = stored
+            .into_iter()
+            .map(|id| self.graph.state.dictionary.value(id));
+        let refers = |entity: &Entity| {
+            entity.types.iter().any(|name| name == uddi::BINDING_TYPE)
+                && entity.triples.iter().any(|triple| {
+                    let is_key =
+                        matches!(&triple.object, oxrdf::Term::NamedNode(it) if it.as_str() == iri);
+                    is_key && triple.predicate == uddi::TMODEL_KEY
+                })
+        };
+        stored.any(|key| !self.is_changed(key)) || self.changed_entities().any(refers)
+    }
+
+    /// Publishes a document.
+    ///
+    /// # Errors
+    /// As of a save.
+    pub(crate) fn put_document(&mut self, entity: Entity) -> Result<(), Error> {
+        self.put(entity, None)
+    }
+
+    /// Removes an entity that is no child of another.
+    pub(crate) fn remove_entity(&mut self, key: String) {
+        self.remove(key);
+    }
+
+    /// Publishes a tModel that is not hidden, unless it is there with this content.
+    ///
+    /// # Errors
+    /// As of a save.
+    pub(crate) fn put_changed_tmodel(
+        &mut self,
+        key: TModelKey,
+        tmodel: &TModel,
+    ) -> Result<(), Error> {
+        let known = self.get(key);
+        let is_same = known.as_ref().is_some_and(|known| {
+            let found = decode::tmodel(known);
+            known.owner == self.stamp.owner
+                && known.access == self.stamp.access
+                && found.is_some_and(|(found, is_hidden)| found == *tmodel && !is_hidden)
+        });
+        match is_same {
+            true => Ok(()),
+            false => self.put_tmodel(key, tmodel, false),
+        }
+    }
+
+    /// Owner and rights of an entity as the request leaves it so far.
+    fn rule(&self, iri: &str) -> Option<OwnedRule> {
+        match self.changes.get(iri) {
+            Some(change) => change.as_ref().map(|change| OwnedRule::of(&change.entity)),
+            None => self.graph.state.rule_of(iri).map(|(rule, _)| rule),
+        }
+    }
+
+    fn put(&mut self, mut entity: Entity, place: Option<(String, u32)>) -> Result<(), Error> {
         let key = entity.key.clone();
+        let above = place.as_ref().and_then(|(parent, _)| self.rule(parent));
+        let known = self.rule(&key);
+        if let (Some(above), Some(known)) = (&above, &known)
+            && above.owner != known.owner
+        {
+            let detail = format!("{key} cannot be moved to a parent of another owner");
+            return Err(Error::new(ErrorCode::UserMismatch, detail));
+        }
+        if let Some(rule) = known.or(above) {
+            (entity.owner, entity.access, entity.rights) = (rule.owner, rule.access, rule.rights);
+        }
         if let Some((parent, position)) = &place {
             let children = self.by_parent.entry(parent.clone()).or_default();
             children.insert(key.clone());
@@ -91,6 +227,7 @@ impl<'a> Draft<'a> {
             .changes
             .insert(key.clone(), Some(Change { entity, place }));
         self.leave_parent(&key, before.flatten());
+        Ok(())
     }
 
     fn remove(&mut self, iri: String) {
@@ -112,18 +249,19 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The children of `parent` as the request leaves them, in order.
+    /// The children of `parent` in a graph as the request leaves them, in order.
     fn children<P: Key, K: Key>(
         &self,
+        graph: &Graph<'a>,
         parent: P,
         class: UddiClass,
         stored: impl Fn(&Graph<'a>, Id) -> Vec<Member>,
     ) -> Vec<(u32, K)> {
         let iri = parent.iri();
-        let id = self.graph.state.dictionary.iri(&iri);
-        let stored = id.map(|id| stored(&self.graph, id)).unwrap_or_default();
+        let id = graph.state.dictionary.iri(&iri);
+        let stored = id.map(|id| stored(graph, id)).unwrap_or_default();
         let unchanged = stored.into_iter().filter_map(|child| {
-            let key: K = self.graph.key(child.id)?;
+            let key: K = graph.key(child.id)?;
             (!self.changes.contains_key(&key.iri())).then_some((child.position, key))
         });
         let changed = self.by_parent.get(&iri).into_iter().flatten();
@@ -164,16 +302,21 @@ impl<'a> Draft<'a> {
     }
 
     pub(crate) fn services_of(&self, business: BusinessKey) -> Vec<(u32, ServiceKey)> {
-        self.children(business, UddiClass::Service, Graph::own_services)
+        self.children(
+            &self.graph,
+            business,
+            UddiClass::Service,
+            Graph::own_services,
+        )
     }
 
     pub(crate) fn bindings_of(&self, service: ServiceKey) -> Vec<(u32, BindingKey)> {
-        self.children(service, UddiClass::Binding, Graph::bindings)
+        self.children(&self.graph, service, UddiClass::Binding, Graph::bindings)
     }
 
-    /// Checks that the publisher owns the entity.
-    fn check_owner(&self, entity: &Entity, kind: KeyType, key: impl Key) -> Result<(), Error> {
-        if entity.owner == self.stamp.owner {
+    /// Checks that the publisher may write the entity.
+    fn check_right(&self, entity: &Entity, kind: KeyType, key: impl Key) -> Result<(), Error> {
+        if entity.permits(self.principal, Right::Write) {
             return Ok(());
         }
         let detail = format!("{} {key} is not of this publisher", kind.as_str());
@@ -190,7 +333,7 @@ impl<'a> Draft<'a> {
         let (Some(entity), Some(found)) = (&entity, found) else {
             return Err(Error::unknown_key(KeyType::Business, key));
         };
-        self.check_owner(entity, KeyType::Business, key)?;
+        self.check_right(entity, KeyType::Business, key)?;
         Ok(found)
     }
 
@@ -201,7 +344,7 @@ impl<'a> Draft<'a> {
         let (Some(entity), Some(found)) = (&entity, found) else {
             return Err(Error::unknown_key(KeyType::Service, key));
         };
-        self.check_owner(entity, KeyType::Service, key)?;
+        self.check_right(entity, KeyType::Service, key)?;
         Ok(found)
     }
 
@@ -212,7 +355,7 @@ impl<'a> Draft<'a> {
         let (Some(entity), Some(found)) = (&entity, found) else {
             return Err(Error::unknown_key(KeyType::Binding, key));
         };
-        self.check_owner(entity, KeyType::Binding, key)?;
+        self.check_right(entity, KeyType::Binding, key)?;
         Ok(found)
     }
 
@@ -223,8 +366,14 @@ impl<'a> Draft<'a> {
         let (Some(entity), Some(found)) = (&entity, found) else {
             return Err(Error::unknown_key(KeyType::TModel, key));
         };
-        self.check_owner(entity, KeyType::TModel, key)?;
+        self.check_right(entity, KeyType::TModel, key)?;
         Ok(found)
+    }
+
+    /// The owner of what the request saved.
+    pub(crate) fn owner(&self, key: impl Key) -> String {
+        let rule = self.rule(&key.iri());
+        rule.map_or_else(|| self.stamp.owner.clone(), |rule| rule.owner)
     }
 
     /// Checks that a business exists; returns its owner.
@@ -237,13 +386,16 @@ impl<'a> Draft<'a> {
 
     /// Whether a service belongs to this business.
     pub(crate) fn is_service_of(&self, service: ServiceKey, business: BusinessKey) -> bool {
+        if self.is_restoring {
+            return true;
+        }
         let entity = self.get(service);
         let found = entity.as_ref().and_then(decode::service);
         found.is_some_and(|(found, _)| found.business_key == Some(business))
     }
 
     pub(crate) fn has_binding(&self, key: BindingKey) -> bool {
-        self.get(key).as_ref().and_then(decode::binding).is_some()
+        self.is_restoring || self.get(key).as_ref().and_then(decode::binding).is_some()
     }
 
     /// A tModel that exists, and that this publisher has not hidden.
@@ -264,8 +416,19 @@ impl<'a> Draft<'a> {
         Ok(tmodel)
     }
 
+    /// Checks that a reference names such a tModel.
+    pub(crate) fn check_reference(&self, key: TModelKey) -> Result<(), Error> {
+        match self.is_restoring {
+            true => Ok(()),
+            false => self.check_tmodel(key).map(|_| ()),
+        }
+    }
+
     /// Checks the tModels and the values of a bag.
     pub(crate) fn check_bag(&self, bag: &[KeyedReference], kind: BagOf) -> Result<(), Error> {
+        if self.is_restoring {
+            return Ok(());
+        }
         for key in bag.iter().filter_map(|reference| reference.tmodel_key) {
             let tmodel = self.check_tmodel(key)?;
             let mut kinds = tmodel.category_bag.iter();
@@ -284,9 +447,9 @@ impl<'a> Draft<'a> {
         key: BusinessKey,
         business: &BusinessEntity,
         projections: &[Projection],
-    ) {
+    ) -> Result<(), Error> {
         let entity = encode::business(key, business, projections, &self.stamp);
-        self.put(entity, None);
+        self.put(entity, None)
     }
 
     pub(crate) fn put_service(
@@ -295,9 +458,9 @@ impl<'a> Draft<'a> {
         service: &BusinessService,
         parent: BusinessKey,
         position: u32,
-    ) {
+    ) -> Result<(), Error> {
         let entity = encode::service(key, service, parent, position, &self.stamp);
-        self.put(entity, Some((parent.iri(), position)));
+        self.put(entity, Some((parent.iri(), position)))
     }
 
     pub(crate) fn put_binding(
@@ -306,19 +469,28 @@ impl<'a> Draft<'a> {
         binding: &BindingTemplate,
         parent: ServiceKey,
         position: u32,
-    ) {
+    ) -> Result<(), Error> {
         let entity = encode::binding(key, binding, parent, position, &self.stamp);
-        self.put(entity, Some((parent.iri(), position)));
+        self.put(entity, Some((parent.iri(), position)))
     }
 
-    pub(crate) fn put_tmodel(&mut self, key: TModelKey, tmodel: &TModel, is_hidden: bool) {
+    pub(crate) fn put_tmodel(
+        &mut self,
+        key: TModelKey,
+        tmodel: &TModel,
+        is_hidden: bool,
+    ) -> Result<(), Error> {
         let entity = encode::tmodel(key, tmodel, is_hidden, &self.stamp);
-        self.put(entity, None);
+        self.put(entity, None)
     }
 
-    pub(crate) fn put_assertion(&mut self, iri: String, assertion: &PublisherAssertion) {
+    pub(crate) fn put_assertion(
+        &mut self,
+        iri: String,
+        assertion: &PublisherAssertion,
+    ) -> Result<(), Error> {
         let entity = encode::assertion(iri, assertion, &self.stamp);
-        self.put(entity, None);
+        self.put(entity, None)
     }
 
     pub(crate) fn remove_binding(&mut self, key: BindingKey) {
@@ -327,7 +499,8 @@ impl<'a> Draft<'a> {
 
     /// Removes a service with its bindings.
     pub(crate) fn remove_service(&mut self, key: ServiceKey) {
-        for (_, binding) in self.bindings_of(key) {
+        let bindings = self.children(&self.all, key, UddiClass::Binding, Graph::bindings);
+        for (_, binding) in bindings {
             self.remove_binding(binding);
         }
         self.remove(key.iri());
@@ -335,7 +508,8 @@ impl<'a> Draft<'a> {
 
     /// Removes a business with its services, and every assertion about it.
     pub(crate) fn remove_business(&mut self, key: BusinessKey) {
-        for (_, service) in self.services_of(key) {
+        let services = self.children(&self.all, key, UddiClass::Service, Graph::own_services);
+        for (_, service) in services {
             self.remove_service(service);
         }
         for (iri, _, _) in self.assertions_about(key) {
@@ -352,13 +526,13 @@ impl<'a> Draft<'a> {
     fn assertions_about(&self, key: BusinessKey) -> Vec<(String, String, PublisherAssertion)> {
         let id = self.graph.state.dictionary.iri(&key.iri());
         let of = |predicate: NamedNodeRef<'_>| {
-            id.map(|id| self.graph.subjects(predicate, id))
+            id.map(|id| self.all.subjects(predicate, id))
                 .unwrap_or_default()
         };
         let mut ids = of(uddi::FROM_KEY);
         ids.extend(of(uddi::TO_KEY));
         let found = ids.into_iter().filter_map(|id| {
-            let entity = self.graph.entity(id)?;
+            let entity = self.all.entity(id)?;
             let assertion = decode::assertion(&entity)?;
             Some((entity.key, entity.owner, assertion))
         });

@@ -16,11 +16,11 @@ use crate::entity::{Entity, EntityKind};
 use crate::vocabulary::uddi;
 
 /// Who saved a value, who may see it, and when it was saved.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) owner: String,
     pub(crate) access: Access,
-    /// As [`timestamp`] writes it.
+    /// As [`crate::time::timestamp`] writes it.
     pub(crate) modified: String,
 }
 
@@ -30,32 +30,6 @@ pub(crate) struct Projection {
     pub(crate) position: u32,
     pub(crate) service: ServiceKey,
     pub(crate) business: BusinessKey,
-}
-
-/// A time in milliseconds since 1970 as `xsd:dateTime` in UTC. All have the same length, so they
-/// sort as texts. Times outside the years 1 to 9999 become the nearest of these.
-pub(crate) fn timestamp(unix_ms: i64) -> String {
-    const FIRST_MS: i64 = -62_135_596_800_000;
-    const LAST_MS: i64 = 253_402_300_799_999;
-    const DAY_MS: i64 = 86_400_000;
-    let time = unix_ms.clamp(FIRST_MS, LAST_MS);
-    let (days, ms) = (time.div_euclid(DAY_MS), time.rem_euclid(DAY_MS));
-    // Days since 1 March of year 0, in eras of 400 years.
-    let days = days + 719_468;
-    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, later) = if month < 10 {
-        (month + 3, 0)
-    } else {
-        (month - 9, 1)
-    };
-    let year = era * 400 + year + later;
-    let (hour, minute) = (ms / 3_600_000, ms / 60_000 % 60);
-    let (second, ms) = (ms / 1_000 % 60, ms % 1_000);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
 
 struct Writer {
@@ -324,24 +298,4 @@ pub(crate) fn assertion(iri: String, assertion: &PublisherAssertion, stamp: &Sta
     let mut entity = writer.entity(iri, EntityKind::Other, uddi::ASSERTION_TYPE, stamp);
     entity.name = format!("{} to {}", assertion.from_key, assertion.to_key);
     entity
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_dates_of_the_calendar() {
-        let expect = [
-            (0, "1970-01-01T00:00:00.000Z"),
-            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
-            (1_774_000_123_456, "2026-03-20T09:48:43.456Z"),
-            (-1, "1969-12-31T23:59:59.999Z"),
-            (i64::MAX, "9999-12-31T23:59:59.999Z"),
-            (i64::MIN, "0001-01-01T00:00:00.000Z"),
-        ];
-        for (time, text) in expect {
-            assert_eq!(timestamp(time), text);
-        }
-    }
 }

@@ -51,6 +51,8 @@ codes! {
     FatalError "E_fatalError" 10500;
     /// A key does not exist, or not there.
     InvalidKeyPassed "E_invalidKeyPassed" 10210;
+    /// A document cannot be fetched from its URL.
+    InvalidUrlPassed "E_invalidURLPassed" 10220;
     /// A projection does not name a service of the business that it names.
     InvalidProjection "E_invalidProjection" 20230;
     /// A value is not in its checked value set.
@@ -157,9 +159,11 @@ impl From<RegistryError> for Error {
             RegistryError::InvalidEntity { .. } => ErrorCode::ValueNotAllowed,
             RegistryError::NotOwner { .. } => ErrorCode::UserMismatch,
             RegistryError::Unknown(_) => ErrorCode::InvalidKeyPassed,
-            RegistryError::Full { .. } | RegistryError::NoRoom { .. } => {
-                ErrorCode::AccountLimitExceeded
-            }
+            RegistryError::NoRight { .. } => ErrorCode::UserMismatch,
+            RegistryError::KeyTaken(_) => ErrorCode::InvalidKeyPassed,
+            RegistryError::Full { .. }
+            | RegistryError::NoRoom { .. }
+            | RegistryError::TooManyEntities { .. } => ErrorCode::AccountLimitExceeded,
             RegistryError::TooLarge { .. } => ErrorCode::MessageTooLarge,
             // Without a journal nothing is stored until the operator acts.
             RegistryError::Stopped(_) | RegistryError::Journal(JournalError::Failed(_)) => {

@@ -57,6 +57,10 @@ impl<'a> Graph<'a> {
         graph
     }
 
+    pub(crate) fn principal(&self) -> &Principal {
+        self.principal
+    }
+
     /// Counts what an answer reads; false once it has read as much as it may.
     pub(crate) fn charge(&self, bytes: usize) -> bool {
         match self.left.get() {
@@ -83,6 +87,12 @@ impl<'a> Graph<'a> {
     pub(crate) fn fields(&self, id: Id, class: UddiClass) -> Option<Fields<'a>> {
         let fields = self.state.fields(id)?;
         (fields.uddi_class() == Some(class)).then_some(fields)
+    }
+
+    /// Whether the principal may read the entity `id`.
+    fn is_visible(&self, id: Id) -> bool {
+        let rule = self.state.rule_of(self.state.dictionary.value(id));
+        rule.is_some_and(|(rule, _)| rule.permits(self.principal, Right::Read))
     }
 
     /// The visible entity `key` of `class`.
@@ -164,9 +174,7 @@ impl<'a> Graph<'a> {
                 is_projected: false,
             })
         });
-        let mut children: Vec<Member> = children.collect();
-        children.sort_unstable();
-        children
+        self.in_order(children.collect())
     }
 
     fn owner(&self, id: Id) -> Option<Id> {
@@ -198,6 +206,7 @@ impl<'a> Graph<'a> {
             // A projection ends when its service is deleted.
             let service = self.object(node, uddi::SERVICE_KEY);
             if let Some(id) = service.filter(|id| self.fields(*id, UddiClass::Service).is_some())
+                && self.is_visible(id)
                 && self.parent_of_service(id).is_some()
             {
                 services.push(Member {
@@ -207,8 +216,28 @@ impl<'a> Graph<'a> {
                 });
             }
         }
-        services.sort_unstable();
-        services
+        self.in_order(services)
+    }
+
+    /// Entities in the order in which they were saved; numbers of entities depend on what is hidden.
+    pub(crate) fn by_time(&self, ids: BTreeSet<Id>) -> Vec<Id> {
+        let mut ids = Vec::from_iter(ids);
+        let saved = |id: Id| {
+            let fields = self.state.fields(id)?;
+            let saved = fields.objects(uddi::MODIFIED).next()?;
+            Some(self.state.dictionary.value(saved))
+        };
+        ids.sort_by_cached_key(|id| (saved(*id), self.state.dictionary.value(*id)));
+        ids
+    }
+
+    /// Sorts by position, then by key: numbers of entities depend on what is hidden.
+    fn in_order(&self, mut members: Vec<Member>) -> Vec<Member> {
+        let key = |id: Id| self.state.dictionary.value(id);
+        members.sort_unstable_by_key(|one| (one.position, key(one.id), one.is_projected));
+        // Several sets of indexes may hold one entity.
+        members.dedup();
+        members
     }
 
     /// The own services of a business.
@@ -225,8 +254,7 @@ impl<'a> Graph<'a> {
         let fields = self.state.fields(child)?;
         let parent = fields.objects(predicate).next()?;
         let above = self.fields(parent, class)?;
-        let key = self.state.rule_of(above.key());
-        let is_visible = key.is_some_and(|(rule, _)| rule.permits(self.principal, Right::Read));
+        let is_visible = self.is_visible(parent);
         (is_visible && above.owner() == fields.owner()).then_some(parent)
     }
 

@@ -71,6 +71,17 @@ pub trait Key: Copy + Eq + fmt::Display {
         parse_uuid(iri.strip_prefix("urn:uuid:")?).map(Self::from_uuid)
     }
 
+    /// The key of something with this name, always the same.
+    #[must_use]
+    fn from_name(name: &str) -> Self {
+        let hash = ring::digest::digest(&ring::digest::SHA256, name.as_bytes());
+        let bytes = hash.as_ref().iter().take(16);
+        let bits = bytes.fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte));
+        // Version 8 and variant of RFC 9562, section 5.8.
+        let bits = bits & !(0xF000_u128 << 64) & !(0xC000_u128 << 48);
+        Self::from_uuid(bits | (0x8000_u128 << 64) | (0x8000_u128 << 48))
+    }
+
     /// A new key from 128 random bits.
     fn random(bits: u128) -> Self {
         Self::from_uuid(random_uuid(bits))
@@ -166,6 +177,25 @@ mod tests {
         }
         assert_eq!(BusinessKey::parse(text), None);
         assert_eq!(BusinessKey::parse("A035A07CF36244DD8F95E2B134BF43B4"), None);
+    }
+
+    #[test]
+    fn keys_of_names_have_version_8() {
+        let key = ServiceKey::from_name("urn:chappe:service:1:urn:uuid:1");
+        assert_eq!(
+            key,
+            ServiceKey::from_name("urn:chappe:service:1:urn:uuid:1")
+        );
+        assert_ne!(
+            key,
+            ServiceKey::from_name("urn:chappe:service:2:urn:uuid:1")
+        );
+        let text = key.to_string();
+        assert_eq!(text.get(14..15), Some("8"), "{text}");
+        assert!(
+            matches!(text.get(19..20), Some("8" | "9" | "A" | "B")),
+            "{text}"
+        );
     }
 
     #[test]

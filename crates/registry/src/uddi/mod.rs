@@ -35,20 +35,21 @@
 mod assertion;
 mod canonical;
 mod decode;
-mod draft;
+pub(crate) mod draft;
 mod encode;
 mod error;
 mod filter;
-mod find;
+pub(crate) mod find;
 mod get;
-mod graph;
+pub(crate) mod graph;
 mod key;
-mod limits;
+pub(crate) mod limits;
 pub mod message;
 mod name;
 mod publisher;
 mod qualifier;
-mod save;
+pub(crate) mod restore;
+pub(crate) mod save;
 mod select;
 mod taxonomy;
 mod value;
@@ -60,7 +61,6 @@ use chappe_identity::Principal;
 
 pub use assertion::{AssertionStatus, CompletionStatus, FindRelatedBusinesses, RelatedBusiness};
 pub use canonical::canonical_tmodels;
-pub(crate) use encode::timestamp;
 pub use error::{Error, ErrorCode, KeyType};
 pub use find::{
     BusinessInfo, FindBinding, FindBusiness, FindService, FindTModel, List, MAX_ROWS, ServiceInfo,
@@ -131,7 +131,10 @@ impl Inquiry {
     }
 
     /// Runs an inquiry, whose answer has a limit.
-    fn ask<T>(&self, run: impl FnOnce(&Graph<'_>) -> Result<T, Error>) -> Result<T, Error> {
+    pub(crate) fn ask<T>(
+        &self,
+        run: impl FnOnce(&Graph<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let graph = Graph::limited(&self.state, &self.principal);
         let answer = run(&graph);
         // Beyond the limit everything looks as if it did not exist.

@@ -4,7 +4,7 @@ use chappe_identity::Principal;
 
 use super::assertion::{self, AssertionStatus, CompletionStatus};
 use super::draft::Draft;
-use super::encode::{Stamp, timestamp};
+use super::encode::Stamp;
 use super::error::{Error, ErrorCode};
 use super::find::{BusinessInfo, TModelInfo, business_info};
 use super::graph::Graph;
@@ -16,6 +16,7 @@ use super::{Owned, save};
 use crate::access::Access;
 use crate::limits::Room;
 use crate::registry::{Publication, Registry};
+use crate::time::timestamp;
 use crate::uddi_keys::UddiClass;
 use crate::vocabulary::uddi;
 
@@ -59,6 +60,7 @@ pub struct RegisteredInfo {
 pub struct Publisher<'a> {
     registry: &'a Registry,
     name: &'a str,
+    principal: Principal,
     access: Access,
     unix_ms: i64,
     random: &'a mut dyn FnMut() -> u128,
@@ -79,6 +81,7 @@ impl<'a> Publisher<'a> {
         Self {
             registry,
             name,
+            principal: Principal::Named(name.to_owned()),
             access,
             unix_ms,
             random,
@@ -91,6 +94,14 @@ impl<'a> Publisher<'a> {
     #[must_use]
     pub fn within(mut self, room: Room) -> Self {
         self.room = room;
+        self
+    }
+
+    /// Acts with the rights of this principal; without it, with those of an account of its name without groups
+    /// and roles.
+    #[must_use]
+    pub fn acting_as(mut self, principal: Principal) -> Self {
+        self.principal = principal;
         self
     }
 
@@ -108,7 +119,7 @@ impl<'a> Publisher<'a> {
     }
 
     /// Runs a request: all its changes, or none.
-    fn run<T>(
+    pub(crate) fn run<T>(
         &mut self,
         count: usize,
         mut step: impl FnMut(&mut Draft<'_>, &mut save::Random<'_>) -> Result<T, Error>,
@@ -124,24 +135,11 @@ impl<'a> Publisher<'a> {
         };
         let random = &mut *self.random;
         let (publication, value) = self.registry.transact(&self.room, |state| {
-            let graph = Graph::new(state, &Principal::Operator);
-            let mut draft = Draft::new(graph, stamp.clone(), self.taxonomies);
+            let mut draft = Draft::new(state, &self.principal, stamp.clone(), self.taxonomies);
             let value = step(&mut draft, random)?;
             Ok::<_, Error>((draft.into_steps(), value))
         })?;
         Ok(Saved { value, publication })
-    }
-
-    fn owned<T>(&self, saved: Saved<Vec<T>>) -> Saved<Vec<Owned<T>>> {
-        let values = saved.value.into_iter();
-        let owned = values.map(|value| Owned {
-            value,
-            authorized_name: self.name.to_owned(),
-        });
-        Saved {
-            value: owned.collect(),
-            publication: saved.publication,
-        }
     }
 
     /// save_business.
@@ -154,17 +152,22 @@ impl<'a> Publisher<'a> {
         &mut self,
         businesses: &[BusinessEntity],
     ) -> Result<Saved<Vec<Owned<BusinessEntity>>>, Error> {
-        let saved = self.run(businesses.len(), |draft, random| {
+        self.run(businesses.len(), |draft, random| {
             let keys = businesses
                 .iter()
                 .map(|one| save::business(draft, random, one));
             let keys = keys.collect::<Result<Vec<_>, _>>()?;
             Ok(keys
                 .into_iter()
-                .filter_map(|key| draft.business(key))
+                .filter_map(|key| {
+                    let (value, authorized_name) = (draft.business(key)?, draft.owner(key));
+                    Some(Owned {
+                        value,
+                        authorized_name,
+                    })
+                })
                 .collect())
-        })?;
-        Ok(self.owned(saved))
+        })
     }
 
     /// save_service.
@@ -208,13 +211,19 @@ impl<'a> Publisher<'a> {
     /// # Errors
     /// As [`Publisher::save_service`].
     pub fn save_tmodel(&mut self, tmodels: &[TModel]) -> Result<Saved<Vec<Owned<TModel>>>, Error> {
-        let saved = self.run(tmodels.len(), |draft, random| {
+        self.run(tmodels.len(), |draft, random| {
             let keys = tmodels.iter().map(|one| save::tmodel(draft, random, one));
             let keys = keys.collect::<Result<Vec<_>, _>>()?;
-            let saved = keys.into_iter().map(|key| draft.own_tmodel(key));
-            saved.map(|found| found.map(|(tmodel, _)| tmodel)).collect()
-        })?;
-        Ok(self.owned(saved))
+            let saved = keys.into_iter().map(|key| {
+                let (value, _) = draft.own_tmodel(key)?;
+                let authorized_name = draft.owner(key);
+                Ok(Owned {
+                    value,
+                    authorized_name,
+                })
+            });
+            saved.collect()
+        })
     }
 
     /// delete_business: with its services, bindings and all assertions about it.
@@ -268,7 +277,7 @@ impl<'a> Publisher<'a> {
             keys.iter().try_for_each(|key| {
                 let (tmodel, is_hidden) = draft.own_tmodel(*key)?;
                 if !is_hidden {
-                    draft.put_tmodel(*key, &tmodel, true);
+                    draft.put_tmodel(*key, &tmodel, true)?;
                 }
                 Ok(())
             })
@@ -320,7 +329,7 @@ impl<'a> Publisher<'a> {
     #[must_use]
     pub fn publisher_assertions(&self) -> Vec<PublisherAssertion> {
         let state = self.registry.snapshot();
-        let graph = Graph::new(&state, &Principal::Operator);
+        let graph = Graph::new(&state, &self.principal);
         assertion::of_publisher(&graph, self.name)
     }
 
@@ -328,7 +337,7 @@ impl<'a> Publisher<'a> {
     #[must_use]
     pub fn assertion_status_report(&self, asked: Option<CompletionStatus>) -> Vec<AssertionStatus> {
         let state = self.registry.snapshot();
-        let graph = Graph::new(&state, &Principal::Operator);
+        let graph = Graph::new(&state, &self.principal);
         assertion::status_report(&graph, self.name, asked)
     }
 
@@ -338,7 +347,7 @@ impl<'a> Publisher<'a> {
     /// `E_messageTooLarge`.
     pub fn registered_info(&self) -> Result<RegisteredInfo, Error> {
         let state = self.registry.snapshot();
-        let graph = Graph::limited(&state, &Principal::Operator);
+        let graph = Graph::limited(&state, &self.principal);
         let businesses = assertion::businesses_of(&graph, self.name).into_iter();
         let tmodels = assertion::owned(&graph, self.name, UddiClass::TModel).into_iter();
         let tmodels = tmodels.filter_map(|id| {

@@ -53,13 +53,13 @@ fn put_binding(
         return Err(Error::unknown_key(KeyType::Binding, target));
     }
     for info in &binding.tmodels {
-        draft.check_tmodel(info.tmodel_key)?;
+        draft.check_reference(info.tmodel_key)?;
     }
     if let Some(key) = binding.key {
-        draft.own_binding(key)?;
+        draft.admit(key, |draft| draft.own_binding(key))?;
     }
     let key = key_or_new(binding.key, random);
-    draft.put_binding(key, binding, parent, position);
+    draft.put_binding(key, binding, parent, position)?;
     Ok(key)
 }
 
@@ -93,11 +93,11 @@ fn put_service(
     limits::children("bindingTemplate", service.bindings.len())?;
     draft.check_bag(&service.category_bag, BagOf::Categories)?;
     if let Some(key) = service.key {
-        draft.own_service(key)?;
+        draft.admit(key, |draft| draft.own_service(key))?;
     }
     let key = key_or_new(service.key, random);
     let before = draft.bindings_of(key);
-    draft.put_service(key, service, parent, at);
+    draft.put_service(key, service, parent, at)?;
     let mut kept = HashSet::new();
     for (at, binding) in service.bindings.iter().enumerate() {
         check_parent(binding.service_key, key, KeyType::Service)?;
@@ -122,14 +122,20 @@ pub(crate) fn service(
         let code = ErrorCode::InvalidKeyPassed;
         return Err(Error::of_key(code, KeyType::Business, detail));
     };
-    let (_, projections) = draft.own_business(parent)?;
+    let after = next_service_position(draft, parent)?;
     let known = service.key;
     let known = known.and_then(|key| draft.position_of_service(key, parent));
-    let position = known.unwrap_or_else(|| {
-        let projected = projections.iter().map(|one| one.position.saturating_add(1));
-        projected.fold(draft.next_position(parent), u32::max)
-    });
-    put_service(draft, random, service, parent, position)
+    put_service(draft, random, service, parent, known.unwrap_or(after))
+}
+
+/// The position after all services of a business of the publisher, its own and those that it projects.
+pub(crate) fn next_service_position(
+    draft: &Draft<'_>,
+    business: BusinessKey,
+) -> Result<u32, Error> {
+    let (_, projections) = draft.own_business(business)?;
+    let projected = projections.iter().map(|one| one.position.saturating_add(1));
+    Ok(projected.fold(draft.next_position(business), u32::max))
 }
 
 /// A service of another business, if it is one: it names a business other than the one that
@@ -174,10 +180,10 @@ pub(crate) fn business(
         .iter()
         .flat_map(|contact| &contact.addresses);
     for key in addresses.filter_map(|address| address.tmodel_key) {
-        draft.check_tmodel(key)?;
+        draft.check_reference(key)?;
     }
     if let Some(key) = business.key {
-        draft.own_business(key)?;
+        draft.admit(key, |draft| draft.own_business(key))?;
     }
     let key = key_or_new(business.key, random);
     let before = draft.services_of(key);
@@ -189,7 +195,7 @@ pub(crate) fn business(
             None => own.push((position(at), service)),
         }
     }
-    draft.put_business(key, business, &projections);
+    draft.put_business(key, business, &projections)?;
     let mut kept = HashSet::new();
     for (at, service) in own {
         kept.insert(put_service(draft, random, service, key, at)?);
@@ -212,9 +218,9 @@ pub(crate) fn tmodel(
     draft.check_bag(&tmodel.identifier_bag, BagOf::Identifiers)?;
     draft.check_bag(&tmodel.category_bag, BagOf::Categories)?;
     if let Some(key) = tmodel.key {
-        draft.own_tmodel(key)?;
+        draft.admit(key, |draft| draft.own_tmodel(key))?;
     }
     let key = key_or_new(tmodel.key, random);
-    draft.put_tmodel(key, tmodel, false);
+    draft.put_tmodel(key, tmodel, false)?;
     Ok(key)
 }

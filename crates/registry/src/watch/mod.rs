@@ -44,8 +44,8 @@ use crate::entity::EntityKind;
 use crate::feed::{Item, Seen, Subscription};
 use crate::limits::{Interrupt, SparqlError, SparqlLimits};
 use crate::registry::Registry;
+use crate::results::SparqlAnswer;
 use crate::search::Search;
-use crate::sparql::SparqlAnswer;
 
 use interest::Interest;
 pub(crate) use interest::Predicates;

@@ -7,7 +7,7 @@ use oxrdf::{Term, Variable};
 
 use super::WatchEvent;
 use crate::limits::SparqlError;
-use crate::sparql::SparqlAnswer;
+use crate::results::SparqlAnswer;
 
 /// The rows of an answer.
 #[derive(Debug, Default)]
@@ -32,6 +32,9 @@ impl Rows {
                     known.1 += 1;
                 }
                 all.variables = variables;
+            }
+            SparqlAnswer::Graph(_) => {
+                return Err(SparqlError::Unsupported("a subscription to a graph"));
             }
         }
         let mut hasher = DefaultHasher::new();

@@ -42,6 +42,7 @@ fn cost(registry: &Registry, query: &str) -> (usize, u64) {
     match answer {
         SparqlAnswer::Solutions { rows, .. } => (rows.len(), cost.entries),
         SparqlAnswer::Boolean(value) => (usize::from(value), cost.entries),
+        SparqlAnswer::Graph(triples) => (triples.len(), cost.entries),
     }
 }
 

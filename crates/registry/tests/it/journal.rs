@@ -218,7 +218,11 @@ fn the_feed_goes_on_where_one_left_and_hides_what_one_may_not_see() {
     let kind = EntityKind::Device;
     let published = FeedItem::Change {
         revision: 1,
-        change: Change::Published { key: key(1), kind },
+        change: Change::Published {
+            key: key(1),
+            kind,
+            is_new: true,
+        },
     };
     let removed = FeedItem::Change {
         revision: 3,

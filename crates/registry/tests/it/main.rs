@@ -1,6 +1,7 @@
 //! The integration tests of `chappe-registry` in one program: linking one takes seconds.
 
 mod access;
+mod exchange;
 mod full_disk;
 mod hostile;
 mod iris;
@@ -14,3 +15,4 @@ mod room;
 mod search;
 mod uddi;
 mod watch;
+mod wsdl;

@@ -2,14 +2,14 @@
 //! statement that many rules cover is one answer.
 //! Method: the same entities under few and under many rules, and the index entries that queries visit.
 
+use chappe_identity::Role;
 use chappe_registry::oxrdf::{NamedNode, Triple};
 use chappe_registry::{
-    Access, Entity, EntityKind, Error, Interrupt, MemoryJournal, Principal, Registry, Search,
-    SparqlAnswer, SparqlLimits,
+    Access, Entity, EntityKind, Error, Holder, Interrupt, MemoryJournal, Principal, Registry,
+    Rights, Search, SparqlAnswer, SparqlLimits,
 };
 
 const ENTITIES: usize = 600;
-const RULES_OF_READER: usize = 256;
 
 fn named(name: &str) -> Principal {
     Principal::Named(name.to_owned())
@@ -67,6 +67,7 @@ fn answers(registry: &Registry, principal: &Principal) -> Vec<(usize, u64, Vec<S
             .unwrap();
         let rows = match answer {
             SparqlAnswer::Solutions { rows, .. } => rows.len(),
+            SparqlAnswer::Graph(triples) => triples.len(),
             SparqlAnswer::Boolean(is_true) => usize::from(is_true),
         };
         (rows, cost.entries, Vec::new())
@@ -122,7 +123,7 @@ fn the_operator_and_an_owner_read_as_much_under_many_rules() {
 }
 
 #[test]
-fn a_reader_whom_many_rules_name_has_the_answers_of_one_rule() {
+fn a_reader_reads_as_much_under_many_rules() {
     let rule = |rules: usize| {
         move |number: usize| {
             let other = format!("reader{}", number % rules);
@@ -130,22 +131,122 @@ fn a_reader_whom_many_rules_name_has_the_answers_of_one_rule() {
             (format!("owner{}", number % rules % 3), readers)
         }
     };
-    let (one, many) = (registry(rule(1)), registry(rule(RULES_OF_READER)));
+    let (one, many) = (registry(rule(1)), registry(rule(ENTITIES)));
+    assert_eq!(many.statistics().access_groups, ENTITIES);
     let eve = named("eve");
-    let rows = |registry: &Registry| -> Vec<(usize, Vec<String>)> {
-        let answers = answers(registry, &eve).into_iter();
-        answers.map(|(rows, _, keys)| (rows, keys)).collect()
+    let expected = answers(&one, &eve);
+    assert_eq!((expected[1].0, expected[5].2.len()), (ENTITIES, 100));
+    assert_eq!(answers(&many, &eve), expected);
+}
+
+#[test]
+fn a_group_and_a_role_read_as_much_under_many_rules() {
+    let rule = |rules: usize| {
+        move |number: usize| Rights {
+            read: vec![
+                Holder::Group("ward".to_owned()),
+                Holder::Account(format!("reader{}", number % rules)),
+            ],
+            write: vec![Holder::Role(Role::Operate)],
+            ..Rights::default()
+        }
     };
-    assert_eq!(rows(&many), rows(&one));
-    let readers = Access::Readers(vec!["eve".to_owned(), "one more".to_owned()]);
-    let refused = many.publish(entity(ENTITIES, "owner0", readers));
-    assert!(matches!(
-        refused,
-        Err(Error::Full {
-            value: RULES_OF_READER,
-            ..
-        })
-    ));
+    let stated = |rights: &dyn Fn(usize) -> Rights| {
+        let registry = Registry::open(MemoryJournal::new()).unwrap();
+        for number in 0..ENTITIES {
+            let mut entity = entity(number, "cleo", Access::Owner);
+            entity.rights = rights(number);
+            publish(&registry, entity);
+        }
+        registry
+    };
+    let (one, many) = (stated(&rule(1)), stated(&rule(ENTITIES)));
+    let ward = Principal::account("eve", ["ward".to_owned()], []);
+    let operating = Principal::account("eve", [], [Role::Operate]);
+    // In both, and named: entities are found once, in several sets of indexes.
+    let several = Principal::account("reader0", ["ward".to_owned()], [Role::Operate]);
+    for principal in [&ward, &operating] {
+        let expected = answers(&one, principal);
+        assert_eq!((expected[1].0, expected[5].2.len()), (ENTITIES, 100));
+        assert_eq!(answers(&many, principal), expected);
+        let rows = |principal: &Principal| -> Vec<(usize, Vec<String>)> {
+            let answers = answers(&many, principal).into_iter();
+            answers.map(|(rows, _, keys)| (rows, keys)).collect()
+        };
+        assert_eq!(rows(&several), rows(principal));
+    }
+    let outside = Principal::account("eve", ["lab".to_owned()], [Role::Write]);
+    let nothing = many.search_keys(&Search::default(), &outside);
+    assert!(nothing.is_empty(), "{nothing:?}");
+}
+
+#[test]
+fn an_entity_with_many_triples_names_few_readers() {
+    let registry = Registry::open(MemoryJournal::new()).unwrap();
+    let mut wide = entity(0, "ada", Access::Readers(Vec::new()));
+    let subject = NamedNode::new(wide.key.as_str()).unwrap();
+    wide.triples = (0..1_000)
+        .map(|number| Triple::new(subject.clone(), iri("is"), iri(&format!("{number}"))))
+        .collect();
+    let read_by = |readers: usize| {
+        let mut wide = wide.clone();
+        let names = (0..readers).map(|number| format!("reader{number}"));
+        wide.access = Access::Readers(names.collect());
+        wide
+    };
+    publish(&registry, read_by(99));
+    let refused = registry.publish(read_by(100)).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            Error::InvalidEntity {
+                field: "rights",
+                ..
+            }
+        ),
+        "{refused}"
+    );
+    assert!(
+        refused
+            .to_string()
+            .contains("hint: put the accounts into a group")
+    );
+}
+
+#[test]
+fn statements_of_rights_leave_nothing_behind() {
+    let registry = Registry::open(MemoryJournal::new()).unwrap();
+    let lists: [&[Holder]; 3] = [
+        &[Holder::Everybody],
+        &[Holder::AnyAccount, Holder::Role(Role::Read)],
+        &[
+            Holder::Group("lab".to_owned()),
+            Holder::Account("eve".to_owned()),
+        ],
+    ];
+    for (read, write, administer) in [(0, 1, 2), (1, 2, 0), (2, 0, 1)] {
+        let mut stated = entity(0, "ada", Access::Owner);
+        stated.rights = Rights {
+            read: lists[read].to_vec(),
+            annotate: Some(lists[write].to_vec()),
+            write: lists[write].to_vec(),
+            administer: lists[administer].to_vec(),
+        };
+        publish(&registry, stated.clone());
+        let found = registry.get(&stated.key, &Principal::Operator);
+        assert_eq!(found, Some(stated));
+    }
+    registry.remove("http://e/s0").unwrap().wait().unwrap();
+    let left = registry.statistics();
+    let counts = (left.triples, left.terms, left.access_groups, left.bytes);
+    assert_eq!(counts, (0, 0, 0, 0));
+    let eve = Principal::account("eve", ["lab".to_owned()], Role::ALL);
+    for principal in [Principal::Operator, Principal::Anonymous, named("ada"), eve] {
+        assert_eq!(
+            registry.search_keys(&Search::default(), &principal).len(),
+            0
+        );
+    }
 }
 
 #[test]

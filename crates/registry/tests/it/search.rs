@@ -44,8 +44,8 @@ fn search() -> impl Strategy<Value = Search> {
                     observed_property,
                     about,
                     owner,
-                    after: None,
                     limit,
+                    ..Search::default()
                 }
             },
         )
@@ -143,6 +143,99 @@ fn a_rare_field_among_many_names_is_found() {
         ..Search::default()
     };
     assert_eq!(registry.search(&prefix, &anyone).entities.len(), 10);
+}
+
+/// Subclasses of a type and what is narrower than a property, by the ontologies of some authors.
+#[test]
+fn a_widened_search_follows_the_authors_that_count() {
+    use chappe_registry::oxrdf::{NamedNode, Triple};
+    use chappe_registry::{Entity, Interrupt, SparqlError, SparqlLimits};
+    let registry = Registry::open(MemoryJournal::new()).unwrap();
+    let iri = |text: &str| NamedNode::new(text).unwrap();
+    let publish = |entity: Entity| registry.publish(entity).unwrap().wait().unwrap();
+    let ontology = |key: &str, owner: &str, edges: &[(&str, &str)]| {
+        let mut entity = Entity::new(key, EntityKind::Other, key);
+        (entity.owner, entity.types) = (owner.into(), vec![vocabulary::ONTOLOGY_TYPE.into()]);
+        entity.triples = edges
+            .iter()
+            .map(|(narrow, wide)| {
+                let relation = vocabulary::SUB_CLASS_OF.into_owned();
+                Triple::new(iri(narrow), relation, iri(wide))
+            })
+            .collect();
+        publish(entity);
+    };
+    for (name, kind) in [("ecg", "Ecg"), ("pump", "Pump"), ("odd", "Odd")] {
+        let mut entity = Entity::new(format!("urn:d:{name}"), EntityKind::Device, name);
+        entity.types = vec![format!("{{urn:t}}{kind}")];
+        let observed = iri(&format!("urn:p:{name}"));
+        let subject = iri(&entity.key);
+        entity.triples = vec![Triple::new(
+            subject,
+            vocabulary::OBSERVES.into_owned(),
+            observed,
+        )];
+        publish(entity);
+    }
+    // In a circle, which ends.
+    ontology(
+        "urn:o:1",
+        "node",
+        &[
+            ("urn:t/Ecg", "urn:t/Monitor"),
+            ("urn:t/Monitor", "urn:t/Device"),
+            ("urn:t/Pump", "urn:t/Device"),
+            ("urn:t/Device", "urn:t/Monitor"),
+            ("urn:p:ecg", "urn:p:vital"),
+        ],
+    );
+    ontology(
+        "urn:o:2",
+        "stranger",
+        &[("urn:t/Odd", "urn:t/Device"), ("urn:p:odd", "urn:p:vital")],
+    );
+    let found = |search: &Search, authors: &[&str]| {
+        let authors: Vec<String> = authors.iter().map(|it| (*it).to_owned()).collect();
+        let (anyone, limits) = (Principal::Anonymous, SparqlLimits::default());
+        let never = Interrupt::never();
+        let wide = registry.widened(search.clone(), &authors, &anyone, &limits, &never);
+        let found = registry.search(&wide.unwrap(), &anyone).entities;
+        let names: Vec<String> = found.into_iter().map(|entity| entity.name).collect();
+        names.join(" ")
+    };
+    let device = Search {
+        entity_type: Some("{urn:t}Device".into()),
+        ..Search::default()
+    };
+    assert_eq!(found(&device, &[]), "");
+    assert_eq!(found(&device, &["node"]), "ecg pump");
+    assert_eq!(found(&device, &["node", "stranger"]), "ecg odd pump");
+    let ecg = Search {
+        entity_type: Some("{urn:t}Ecg".into()),
+        ..Search::default()
+    };
+    assert_eq!(found(&ecg, &["node"]), "ecg");
+    let vital = Search {
+        observed_property: Some("urn:p:vital".into()),
+        ..Search::default()
+    };
+    assert_eq!(found(&vital, &["node"]), "ecg");
+    assert_eq!(
+        registry
+            .search(&vital, &Principal::Anonymous)
+            .entities
+            .len(),
+        0
+    );
+    // A hierarchy that exceeds a limit is an error, not a part.
+    let few = SparqlLimits {
+        steps: 3,
+        ..SparqlLimits::default()
+    };
+    let (authors, never) = (["node".to_owned()], Interrupt::never());
+    let wide = registry.widened(device, &authors, &Principal::Anonymous, &few, &never);
+    let limit = "steps";
+    assert_eq!(wide, Err(SparqlError::Limit { limit, value: 3 }));
 }
 
 /// Two fields that many entities have, far more than the limit: the result is in the order of

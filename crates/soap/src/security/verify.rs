@@ -47,6 +47,20 @@ impl Verified {
         Envelope::from_element(element("Envelope").with_child(header).with_child(self.body))
     }
 
+    /// The message with its signed parts, of SOAP 1.1 or 1.2, for a receiver that reads the text.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let element = |local: &'static str| {
+            Element::new(Name {
+                namespace: self.soap.into(),
+                local: local.into(),
+            })
+        };
+        let header = element("Header").with_children(self.headers.clone());
+        let envelope = element("Envelope").with_child(header);
+        envelope.with_child(self.body.clone()).to_text()
+    }
+
     /// The namespace of the envelope: of SOAP 1.1 or 1.2.
     #[must_use]
     pub const fn soap_namespace(&self) -> &'static str {

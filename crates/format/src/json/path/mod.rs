@@ -28,25 +28,27 @@ const PATTERN_COMPILED_BYTES_MAX: usize = 1 << 18;
 /// A text that is not a query.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} (byte {offset})")]
-pub(crate) struct PathError {
+pub struct PathError {
     /// Byte offset in the query.
-    pub(crate) offset: usize,
+    pub offset: usize,
     /// The reason.
-    pub(crate) reason: String,
+    pub reason: String,
 }
 
 /// The query needs more steps than one message may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct OutOfWork;
+pub struct OutOfWork;
 
 /// The steps that are left. A step visits one node.
 #[derive(Debug)]
-pub(crate) struct Work {
+pub struct Work {
     left: u64,
 }
 
 impl Work {
-    pub(crate) const fn new(steps: u64) -> Self {
+    /// So many steps.
+    #[must_use]
+    pub const fn new(steps: u64) -> Self {
         Self { left: steps }
     }
 
@@ -58,13 +60,16 @@ impl Work {
 
 /// A parsed query.
 #[derive(Debug, Clone)]
-pub(crate) struct JsonPath {
+pub struct JsonPath {
     segments: Vec<Segment>,
 }
 
 impl JsonPath {
     /// Parses a query, which begins with `$`.
-    pub(crate) fn parse(text: &str) -> Result<Self, PathError> {
+    ///
+    /// # Errors
+    /// The text is no query.
+    pub fn parse(text: &str) -> Result<Self, PathError> {
         parse::path(text)
     }
 
@@ -73,12 +78,25 @@ impl JsonPath {
         is_singular(&self.segments)
     }
 
-    /// All nodes that it selects, in the order of the standard.
-    pub(crate) fn select<'d>(
-        &self,
-        root: &'d Json,
-        work: &mut Work,
-    ) -> Result<Vec<&'d Json>, OutOfWork> {
+    /// Whether it selects from the items of an array what it would select from each of them alone, in an
+    /// array of one: the first segment is a wildcard or filters, and no filter looks at the root.
+    #[must_use]
+    pub fn is_per_item(&self) -> bool {
+        let Some(first) = self.segments.first() else {
+            return false;
+        };
+        let is_each = matches!(
+            first.selectors[..],
+            [Selector::Wildcard | Selector::Filter(_)]
+        );
+        is_each && !first.is_descendant && !self.segments.iter().any(Segment::sees_root)
+    }
+
+    /// All nodes that it selects, in the order of the standard. They are at most as many as the steps.
+    ///
+    /// # Errors
+    /// The steps are used up.
+    pub fn select<'d>(&self, root: &'d Json, work: &mut Work) -> Result<Vec<&'d Json>, OutOfWork> {
         evaluate::select(&self.segments, root, root, work)
     }
 
@@ -111,6 +129,16 @@ struct Segment {
     selectors: Vec<Selector>,
 }
 
+impl Segment {
+    /// Whether a filter in it has a query that begins with `$`.
+    fn sees_root(&self) -> bool {
+        self.selectors.iter().any(|selector| match selector {
+            Selector::Filter(filter) => filter.sees_root(),
+            _ => false,
+        })
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Selector {
     Name(String),
@@ -134,6 +162,18 @@ enum Logical {
     Function(Function),
 }
 
+impl Logical {
+    fn sees_root(&self) -> bool {
+        match self {
+            Self::Or(parts) | Self::And(parts) => parts.iter().any(Self::sees_root),
+            Self::Not(inner) => inner.sees_root(),
+            Self::Exists(query) => query.sees_root(),
+            Self::Compare(left, _, right) => left.sees_root() || right.sees_root(),
+            Self::Function(function) => function.sees_root(),
+        }
+    }
+}
+
 /// A query within a filter.
 #[derive(Debug, Clone)]
 struct Query {
@@ -142,12 +182,28 @@ struct Query {
     segments: Vec<Segment>,
 }
 
+impl Query {
+    fn sees_root(&self) -> bool {
+        self.is_absolute || self.segments.iter().any(Segment::sees_root)
+    }
+}
+
 /// A side of a comparison, or an argument of a function.
 #[derive(Debug, Clone)]
 enum Operand {
     Literal(Json),
     Query(Query),
     Function(Box<Function>),
+}
+
+impl Operand {
+    fn sees_root(&self) -> bool {
+        match self {
+            Self::Literal(_) => false,
+            Self::Query(query) => query.sees_root(),
+            Self::Function(function) => function.sees_root(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,6 +226,22 @@ enum Function {
         pattern: Pattern,
         is_whole: bool,
     },
+}
+
+impl Function {
+    fn sees_root(&self) -> bool {
+        match self {
+            Self::Length(operand) => operand.sees_root(),
+            Self::Count(query) | Self::Value(query) => query.sees_root(),
+            Self::Matches { text, pattern, .. } => {
+                let dynamic = match pattern {
+                    Pattern::Literal(_) => false,
+                    Pattern::Dynamic(operand) => operand.sees_root(),
+                };
+                dynamic || text.sees_root()
+            }
+        }
+    }
 }
 
 /// A regular expression (RFC 9485).

@@ -141,3 +141,42 @@ proptest! {
         prop_assert_eq!(found.len(), count(&document));
     }
 }
+
+#[test]
+fn a_query_of_each_item_selects_alike_from_all_and_from_each() {
+    let items = [
+        json!({"a": 1, "b": {"a": 2}}),
+        json!({"a": 3, "c": ["x", "y"]}),
+        json!([4]),
+    ];
+    let all = Json::from(items.to_vec());
+    for (text, is_per_item) in [
+        ("$[*]", true),
+        ("$[*].a", true),
+        ("$[?@.a > 1]", true),
+        ("$[?@.a].c[1]", true),
+        ("$[*]..a", true),
+        ("$[?count(@..a) == 2].b", true),
+        ("$", false),
+        ("$[0]", false),
+        ("$[0, 1]", false),
+        ("$[*, 0]", false),
+        ("$..a", false),
+        ("$[?@.a == $[0].a]", false),
+        ("$[*][?count($..a) > 1]", false),
+        ("$[*][?match(@, $[0])]", false),
+        ("$[?!(@.a && length($) > 1)]", false),
+    ] {
+        let query = JsonPath::parse(text).unwrap();
+        assert_eq!(query.is_per_item(), is_per_item, "{text}");
+        if is_per_item {
+            let of_all = query.select(&all, &mut Work::new(1_000)).unwrap();
+            let mut of_each = Vec::new();
+            let alone: Vec<Json> = items.iter().map(|item| json!([item])).collect();
+            for item in &alone {
+                of_each.extend(query.select(item, &mut Work::new(1_000)).unwrap());
+            }
+            assert_eq!(of_all, of_each, "{text}");
+        }
+    }
+}

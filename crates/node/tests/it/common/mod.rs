@@ -173,6 +173,19 @@ impl Operated {
         send(&self.node, method, path, &fields, body.as_bytes()).await
     }
 
+    /// Sends a request with these bytes as the operator.
+    pub(crate) async fn change_bytes(&self, method: &str, path: &str, body: &[u8]) -> Answer {
+        let credential = format!("Bearer {}", self.token);
+        send(
+            &self.node,
+            method,
+            path,
+            &[("Authorization", &credential)],
+            body,
+        )
+        .await
+    }
+
     /// Adds an account and returns its token.
     pub(crate) async fn account(&self, name: &str, roles: &[&str]) -> String {
         let body = json!({"name": name, "roles": roles});
@@ -222,6 +235,13 @@ async fn chunk(reader: &mut Reader) -> Option<Vec<u8>> {
     (length > 0).then_some(bytes)
 }
 
+/// Whether a described operation answers with a stream of events, which has no end. With a variable in its path,
+/// none exists under a name that the test makes up.
+pub(crate) fn is_endless(path: &str, operation: &Value) -> bool {
+    let content = &operation["responses"]["200"]["content"];
+    content.get("text/event-stream").is_some() && !path.contains('{')
+}
+
 /// One event of a stream of server-sent events.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Event {
@@ -257,6 +277,13 @@ impl Live {
     ) -> Option<Self> {
         let last = last_event.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
         Self::open_with(node, query, &last).await
+    }
+
+    /// Opens another stream of events.
+    pub(crate) async fn open_at(node: &Node, path: &str, last_event: Option<&str>) -> Self {
+        let last = last_event.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
+        let opened = Self::open_path(node, path, &last).await;
+        opened.expect("it is let in")
     }
 
     async fn open_with(node: &Node, query: &str, fields: &str) -> Option<Self> {

@@ -115,8 +115,8 @@ impl From<MetadataError> for Error {
 /// The fault to answer with: the document is not SOAP 1.1, has a mandatory header, or its body is not
 /// a request about metadata.
 pub fn receive(document: &[u8], limits: Limits, operator: &str) -> Result<Message, Fault> {
-    let envelope = uddi_message::open(document, limits, operator)?;
-    read::message(&envelope.body).map_err(|error| fault(&error, operator))
+    let body = uddi_message::body(document, limits, operator)?;
+    read::message(&body).map_err(|error| fault(&error, operator))
 }
 
 /// The fault of a request that failed.

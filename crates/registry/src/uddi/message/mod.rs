@@ -9,10 +9,10 @@
 
 mod answer;
 mod call;
-mod read;
+pub(crate) mod read;
 mod request;
 mod schema;
-mod write;
+pub(crate) mod write;
 
 use chappe_soap::v1_1::{self, Envelope, Fault, FaultCode};
 use chappe_xml::{Element, Limits};
@@ -35,9 +35,8 @@ pub fn receive(
     port: Port,
     operator: &str,
 ) -> Result<Message, Fault> {
-    let envelope = open(document, limits, operator)?;
-    let client = |error: &Error| report(FaultCode::Client, error, operator);
-    read::message(&envelope.body, port).map_err(|error| client(&error))
+    let body = body(document, limits, operator)?;
+    read::message(&body, port).map_err(|error| client_fault(&error, operator))
 }
 
 /// Reads the element in the body of a request.
@@ -45,9 +44,17 @@ pub(crate) fn read_body(body: &Element, port: Port) -> Result<Message, Error> {
     read::message(body, port)
 }
 
-/// Opens the envelope of a request.
-pub(crate) fn open(document: &[u8], limits: Limits, operator: &str) -> Result<Envelope, Fault> {
-    let client = |error: &Error| report(FaultCode::Client, error, operator);
+/// The fault of a request that its sender has to change.
+pub(crate) fn client_fault(error: &Error, operator: &str) -> Fault {
+    report(FaultCode::Client, error, operator)
+}
+
+/// Reads an envelope; returns what is in its body.
+///
+/// # Errors
+/// The fault to answer with.
+pub(crate) fn body(document: &[u8], limits: Limits, operator: &str) -> Result<Element, Fault> {
+    let client = |error: &Error| client_fault(error, operator);
     let envelope = Envelope::parse(document, limits).map_err(|error| match error {
         chappe_soap::Error::VersionMismatch => Fault {
             code: FaultCode::VersionMismatch,
@@ -67,7 +74,7 @@ pub(crate) fn open(document: &[u8], limits: Limits, operator: &str) -> Result<En
             detail: Vec::new(),
         });
     }
-    Ok(envelope)
+    Ok(envelope.body)
 }
 
 /// The fault of a request that failed.

@@ -418,3 +418,23 @@ fn request(node: Node<'_>, name: &str) -> Result<Request, Error> {
         _ => Request::RegisteredInfo,
     })
 }
+
+/// Reads a `businessEntity` that stands alone, with the name in `authorizedName`.
+pub(crate) fn business_alone(element: &Element) -> Result<(BusinessEntity, Option<String>), Error> {
+    schema::check_element(element)?;
+    let node = Node(element);
+    Ok((business(node)?, node.optional("authorizedName")))
+}
+
+/// Reads a `tModel` that stands alone, with the name in `authorizedName`.
+pub(crate) fn tmodel_alone(element: &Element) -> Result<(TModel, Option<String>), Error> {
+    schema::check_element(element)?;
+    let node = Node(element);
+    Ok((tmodel(node)?, node.optional("authorizedName")))
+}
+
+/// Reads a `publisherAssertion` that stands alone.
+pub(crate) fn assertion_alone(element: &Element) -> Result<PublisherAssertion, Error> {
+    schema::check_element(element)?;
+    assertion(Node(element))
+}

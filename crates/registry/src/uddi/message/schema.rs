@@ -233,6 +233,18 @@ pub(super) fn check(request: &Element, name: &str) -> Result<(), Error> {
     }
 }
 
+/// Refuses an element that does not have the structure of its row.
+pub(super) fn check_element(element: &Element) -> Result<(), Error> {
+    let local = &*element.name.local;
+    match ELEMENTS.iter().find(|(name, ..)| *name == local) {
+        Some(row) if element.name.namespace == *NAMESPACE => check_as(element, *row, false),
+        _ => Err(malformed(format!(
+            "{} is not an element of UDDI v2",
+            shown(local)
+        ))),
+    }
+}
+
 fn malformed(detail: String) -> Error {
     Error::new(ErrorCode::FatalError, detail)
 }

@@ -342,3 +342,27 @@ fn answer(answer: &Answer, operator: &str) -> Element {
     };
     part.0
 }
+
+/// A `businessEntity` that stands alone.
+pub(crate) fn business_alone(value: &BusinessEntity, owner: &str) -> Element {
+    alone(business(value, owner, ""))
+}
+
+/// A `tModel` that stands alone.
+pub(crate) fn tmodel_alone(value: &TModel, owner: &str) -> Element {
+    alone(tmodel(value, owner, ""))
+}
+
+/// A `publisherAssertion` that stands alone.
+pub(crate) fn assertion_alone(value: &PublisherAssertion) -> Element {
+    alone(assertion(value))
+}
+
+/// Without the operator, which is that of the registry where it is read.
+fn alone(part: Part) -> Element {
+    let mut element = part.0;
+    element
+        .attributes
+        .retain(|(name, _)| name.local != "operator");
+    element
+}

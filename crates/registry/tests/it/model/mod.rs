@@ -5,11 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use chappe_identity::Role;
 use chappe_registry::oxrdf::{
     BlankNode, Dataset, GraphName, Literal, NamedNode, NamedOrBlankNode, Quad, Term, Triple,
 };
 use chappe_registry::{
-    Access, DEFAULT_SEARCH_LIMIT, Entity, EntityKind, Principal, Search, SearchResult, vocabulary,
+    Access, DEFAULT_SEARCH_LIMIT, Entity, EntityKind, Holder, Principal, Right, Rights, Search,
+    SearchResult, vocabulary,
 };
 use proptest::prelude::*;
 
@@ -23,7 +25,7 @@ impl Model {
     pub(crate) fn visible(&self, principal: &Principal) -> impl Iterator<Item = &Entity> {
         self.entities
             .values()
-            .filter(move |entity| entity.access.allows(&entity.owner, principal))
+            .filter(move |entity| entity.permits(principal, Right::Read))
     }
 
     /// Everything that is not forbidden, as the default graph and as the graph of each entity.
@@ -53,11 +55,17 @@ impl Model {
             say(vocabulary::OWNER, literal(&entity.owner));
             for name in &entity.types {
                 say(vocabulary::TYPE, literal(name));
-                let iri = name.trim_start_matches('{').replace('}', "/");
+                let iri = name.trim_start_matches('{').replace("#}", "#");
+                let iri = iri.replace('}', "/");
                 say(vocabulary::RDF_TYPE, NamedNode::new(iri).unwrap().into());
             }
             for scope in &entity.scopes {
                 say(vocabulary::SCOPE, literal(scope));
+            }
+            for (right, holder) in entity.rights.iter() {
+                if entity.permits(principal, Right::Administer) {
+                    say(vocabulary::right(right), literal(&holder.to_string()));
+                }
             }
             for triple in &entity.triples {
                 let own = |node: &BlankNode| {
@@ -189,6 +197,38 @@ fn access() -> impl Strategy<Value = Access> {
     ]
 }
 
+/// Rights that mostly state nothing; holders repeat often.
+pub(crate) fn rights() -> impl Strategy<Value = Rights> {
+    let holder = || {
+        proptest::sample::select(vec![
+            Holder::Everybody,
+            Holder::AnyAccount,
+            Holder::Account("bob".to_owned()),
+            Holder::Account("ada".to_owned()),
+            Holder::Group("lab".to_owned()),
+            Holder::Group("ward".to_owned()),
+            Holder::Role(Role::Read),
+            Holder::Role(Role::Write),
+        ])
+    };
+    let list = move || {
+        prop_oneof![
+            3 => Just(Vec::new()),
+            2 => proptest::collection::vec(holder(), 1..3),
+        ]
+    };
+    let annotate = prop_oneof![3 => Just(None), 1 => list().prop_map(Some)];
+    (list(), annotate, list(), list()).prop_map(|(read, annotate, write, administer)| {
+        Rights {
+            read,
+            annotate,
+            write,
+            administer,
+        }
+        .normalized()
+    })
+}
+
 /// A small entity; keys, names and terms repeat often.
 pub(crate) fn entity() -> impl Strategy<Value = Entity> {
     let triples = proptest::collection::vec((subject(), predicate(), object()), 0..8);
@@ -207,8 +247,9 @@ pub(crate) fn entity() -> impl Strategy<Value = Entity> {
     );
     let name = proptest::sample::select(vec!["Alpha", "alpha", "ALPine", "beta", "Äther", ""]);
     let kind = proptest::sample::select(EntityKind::ALL.to_vec());
-    (0_u8..8, kind, name, types, scopes, access(), triples).prop_map(
-        |(number, kind, name, types, scopes, access, triples)| {
+    let rule = (access(), rights());
+    (0_u8..8, kind, name, types, scopes, rule, triples).prop_map(
+        |(number, kind, name, types, scopes, (access, rights), triples)| {
             let mut brought: Vec<Triple> = Vec::new();
             for (subject, predicate, object) in triples {
                 let triple = Triple::new(subject, predicate, object);
@@ -225,7 +266,7 @@ pub(crate) fn entity() -> impl Strategy<Value = Entity> {
                 // The owner belongs to the key, which a change must not take over.
                 owner: if number % 2 == 0 { "ada" } else { "cleo" }.to_owned(),
                 access,
-                rights: chappe_registry::Rights::default(),
+                rights,
                 triples: brought,
             }
         },
@@ -249,8 +290,16 @@ pub(crate) fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
 
 pub(crate) fn principals() -> Vec<Principal> {
     let named = ["ada", "bob", "cleo", "dora"].map(|name| Principal::Named(name.to_owned()));
+    let groups = |groups: &[&str]| groups.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+    let members = [
+        Principal::account("bob", groups(&["lab", "ward", "none"]), []),
+        Principal::account("eve", groups(&["ward"]), [Role::Write]),
+        Principal::account("dora", groups(&[]), [Role::Operate]),
+        Principal::account("ada", groups(&["lab"]), Role::ALL),
+    ];
     named
         .into_iter()
+        .chain(members)
         .chain([Principal::Anonymous, Principal::Operator])
         .collect()
 }

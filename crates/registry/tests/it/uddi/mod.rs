@@ -13,6 +13,7 @@ mod get;
 mod memory;
 mod message;
 mod positions;
+mod rights;
 mod room;
 mod round_trip;
 mod save;

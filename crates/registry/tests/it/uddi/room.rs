@@ -50,6 +50,7 @@ fn a_request_fits_into_its_room() {
     let room = Room {
         total_bytes: 3 * used,
         owner_bytes: used + used / 2,
+        owner_entities: usize::MAX,
     };
     let refused = save(&mut desk, "ada", wide(10), room);
     assert_eq!(code(refused), ErrorCode::AccountLimitExceeded);

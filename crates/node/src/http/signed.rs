@@ -1,0 +1,96 @@
+//! Signatures at the SOAP interfaces: requests are judged before their handlers see them, and answers are signed.
+
+use std::net::SocketAddr;
+
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{Method, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use chappe_registry::uddi::message::fault_text;
+use chappe_registry::uddi::{Error, ErrorCode};
+
+use super::{uddi, wsdl};
+use crate::accounts::Caller;
+use crate::config::{Config, Read, SignatureMode};
+use crate::shared::App;
+use crate::signatures::{self, Received};
+
+/// Whether signatures count at a path.
+fn mode_at(config: &Config, path: &str) -> SignatureMode {
+    match path {
+        uddi::INQUIRY => config.signatures.inquiry,
+        uddi::PUBLISH => config.signatures.publication,
+        wsdl::PATH => config.signatures.documents,
+        _ => SignatureMode::Off,
+    }
+}
+
+/// Replaces a signed request by what was signed of it, with its account as the caller, and signs the answer.
+pub(super) async fn judge(State(app): State<App>, request: Request, next: Next) -> Response {
+    let mode = mode_at(&app.config, request.uri().path());
+    if mode == SignatureMode::Off || request.method() != Method::POST {
+        return next.run(request).await;
+    }
+    let answer = match read(&app, mode, request).await {
+        Ok(request) => next.run(request).await,
+        Err(answer) => answer,
+    };
+    let caller = Caller::default();
+    let (mut parts, body) = answer.into_parts();
+    // Answers are as long as the node makes them.
+    let body = axum::body::to_bytes(body, usize::MAX)
+        .await
+        .unwrap_or_default();
+    let signed = uddi::run(&app, &caller, move |app| {
+        let text = String::from_utf8_lossy(&body).into_owned();
+        signatures::answer(app, mode, text, uddi::limits(app))
+    });
+    match signed.await {
+        Ok(text) => {
+            parts.headers.remove(header::CONTENT_LENGTH);
+            Response::from_parts(parts, Body::from(text))
+        }
+        Err(error) => uddi::failed(&app, &error),
+    }
+}
+
+/// The request with the elements that were signed, or as it is.
+async fn read(app: &App, mode: SignatureMode, request: Request) -> Result<Request, Response> {
+    let failed = |error: Error| uddi::failed(app, &error);
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    let peer = peer.map_or_else(String::new, |ConnectInfo(peer)| peer.ip().to_string());
+    let caller = request
+        .extensions()
+        .get::<Caller>()
+        .cloned()
+        .unwrap_or_default();
+    let (mut parts, body) = request.into_parts();
+    let bytes = uddi::read(app, body).await.map_err(failed)?;
+    let judged = uddi::run(app, &caller, move |app| {
+        signatures::receive(app, mode, &bytes, uddi::limits(app), &peer)
+    });
+    let received = judged.await.map_err(failed)?;
+    let Received {
+        document,
+        signer,
+        is_signed,
+    } = received.map_err(|fault| uddi::faulty(fault_text(fault)))?;
+    match signer {
+        Some(signer) => {
+            let signer = match app.config.access.read {
+                Read::Open => signer.with_open_reading(),
+                Read::Token => signer,
+            };
+            parts.extensions.insert(signer);
+        }
+        None if is_signed && mode == SignatureMode::Required => {
+            let detail = "no account has the certificate that signed the message (hint: chappe account add NAME \
+                          --certificate SUBJECT)";
+            return Err(failed(Error::new(ErrorCode::UnknownUser, detail)));
+        }
+        None => {}
+    }
+    parts.headers.remove(header::CONTENT_LENGTH);
+    Ok(Request::from_parts(parts, Body::from(document)))
+}

@@ -1,0 +1,126 @@
+//! Changes in the name of a principal, as far as its rights to the entities allow them.
+//!
+//! An entity that the principal may not see is treated as if it did not exist. Only a new entity
+//! with the key of a hidden one must be refused, with a reason that does not name its owner.
+
+use chappe_identity::Principal;
+
+use crate::access::Access;
+use crate::entity::Entity;
+use crate::error::Error;
+use crate::limits::Room;
+use crate::record::Step;
+use crate::registry::{Publication, Registry};
+use crate::rights::{Right, Rights};
+use crate::state::State;
+
+/// The entity `key`, if the principal has `right` to it.
+pub(crate) fn require(
+    state: &State,
+    key: &str,
+    principal: &Principal,
+    right: Right,
+) -> Result<Entity, Error> {
+    let entity = state.get(key);
+    let visible = entity.filter(|entity| entity.permits(principal, Right::Read));
+    let entity = visible.ok_or_else(|| Error::Unknown(key.to_owned()))?;
+    match entity.permits(principal, right) {
+        true => Ok(entity),
+        false => Err(Error::NoRight {
+            key: entity.key,
+            owner: entity.owner,
+            right,
+        }),
+    }
+}
+
+impl Registry {
+    /// The entity `key`, if `principal` has `right` to it.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] if there is none that it may see, [`Error::NoRight`] if it may see it and does
+    /// not have the right.
+    pub fn require(&self, key: &str, principal: &Principal, right: Right) -> Result<Entity, Error> {
+        require(&self.snapshot(), key, principal, right)
+    }
+
+    /// Publishes `entity` as [`Registry::publish_within`] does, in the name of `principal`. It replaces an entity
+    /// that the principal may write. Of that, owner, access rule and rights remain; those of `entity` are for a
+    /// new one.
+    ///
+    /// # Errors
+    /// [`Error::NoRight`], [`Error::KeyTaken`] if an entity that the principal may not see has the key;
+    /// those of [`Registry::publish_within`].
+    pub fn publish_as(
+        &self,
+        principal: &Principal,
+        entity: &Entity,
+        room: &Room,
+    ) -> Result<Option<Publication>, Error> {
+        entity.validate()?;
+        let (publication, ()) = self.transact(room, |state| {
+            let mut entity = entity.clone();
+            match require(state, &entity.key, principal, Right::Write) {
+                Ok(known) => {
+                    (entity.owner, entity.access, entity.rights) = (
+                        known.owner.clone(),
+                        known.access.clone(),
+                        known.rights.clone(),
+                    );
+                    if entity == known {
+                        return Ok((Vec::new(), ()));
+                    }
+                }
+                Err(Error::Unknown(key)) if state.rule_of(&key).is_some() => {
+                    return Err(Error::KeyTaken(key));
+                }
+                Err(Error::Unknown(_)) => {}
+                Err(error) => return Err(error),
+            }
+            Ok((vec![Step::Publish(entity)], ()))
+        })?;
+        Ok(publication)
+    }
+
+    /// Removes the entity `key` in the name of `principal`.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`], [`Error::NoRight`]; those of [`Registry::remove`].
+    pub fn remove_as(
+        &self,
+        principal: &Principal,
+        key: &str,
+    ) -> Result<Option<Publication>, Error> {
+        let (publication, ()) = self.transact(&Room::default(), |state| {
+            require(state, key, principal, Right::Write)?;
+            Ok::<_, Error>((vec![Step::Remove(key.to_owned())], ()))
+        })?;
+        Ok(publication)
+    }
+
+    /// States the rights to the entity `key` in the name of `principal`. Who may read it is then what they
+    /// state, whatever its access rule was. `None` of the publication: these are its rights already.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`], [`Error::NoRight`] without the right to administer it; those of
+    /// [`Registry::publish_within`].
+    pub fn set_rights(
+        &self,
+        principal: &Principal,
+        key: &str,
+        rights: &Rights,
+        room: &Room,
+    ) -> Result<(Option<Publication>, Entity), Error> {
+        let rights = rights.clone().normalized();
+        self.transact(room, |state| {
+            let known = require(state, key, principal, Right::Administer)?;
+            let mut entity = known.clone();
+            (entity.access, entity.rights) = (Access::Owner, rights.clone());
+            let steps = match entity == known {
+                true => Vec::new(),
+                false => vec![Step::Publish(entity.clone())],
+            };
+            Ok::<_, Error>((steps, entity))
+        })
+    }
+}
