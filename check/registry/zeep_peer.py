@@ -35,6 +35,43 @@ def text(value: str) -> dict:
     return {"_value_1": value}
 
 
+def metadata(url: str, token: str, service: str) -> None:
+    """The interfaces of GRIMOIRES for metadata, about a service."""
+    client = Client(f"{url}/uddi/metadata?wsdl")
+    publish, inquire, uddi, wsdl = (
+        client.bind("Metadata", name)
+        for name in ("PublishMetadata", "InquireMetadata", "InquireUddiMetadata", "InquireWsdlMetadata"))
+    reference = {"stringKey": service, "entityType": "https://chappe.example/ns/uddi#businessService"}
+    piece = {"metadataKey": "", "metadataType": "urn:trust", "metadataValue": {"stringValue": {"_value_1": "high"}}}
+    refused("E_authTokenRequired",
+            lambda: publish.addMetadataToEntity(entityReference=reference, metadata=piece))
+    added = publish.addMetadataToEntity(authInfo=token, entityReference=reference, metadata=piece)
+    expect(added.author == "operator" and added.metadataValue.stringValue._value_1 == "high", "addMetadataToEntity")
+    known = {**piece, "metadataKey": added.metadataKey, "metadataValue": {"uriValue": "urn:high"}}
+    updated = publish.addMetadataToEntity(authInfo=token, entityReference=reference, metadata=known)
+    expect(updated.metadataKey == added.metadataKey, "a known key updates")
+    read = inquire.get_metadataDetail(metadataKey=added.metadataKey)
+    expect(read.metadataValue.uriValue == "urn:high", "get_metadataDetail")
+    listed = inquire.get_entityMetadata(entityReference=reference)
+    expect([one.metadataKey for one in listed.metadataInfo] == [added.metadataKey], "get_entityMetadata")
+    query = {"metadataQuery": [{"metadataType": "urn:trust", "metadataValue": {"uriValue": "urn:high"},
+                                "author": ["operator"]}]}
+    found = inquire.find_entityByMetadata(metadataQueryBag=query)
+    expect(found.entityReference[0].stringKey == f"urn:uuid:{service.lower()}", "find_entityByMetadata")
+    services = uddi.find_service(generic="2.0", metadataQueryBag=query)
+    expect(services.serviceInfos.serviceInfo[0].serviceKey == service, "find_service with a metadataQueryBag")
+    operation = {"portTypeNamespace": "urn:p", "portTypeName": "Pulse", "operationName": "get"}
+    part = {"operationReference": operation, "entityType": "https://chappe.example/ns#wsdlOperation"}
+    of_part = publish.addMetadataToEntity(authInfo=token, entityReference=part, metadata=known | {"metadataKey": ""})
+    operations = wsdl.find_operation(operationMetadataQueryBag=query)
+    expect(operations.operationReference[0].operationName == "get", "find_operation")
+    interfaces = wsdl.find_interfaceByOperationMetadata(metadataQueryBag=query)
+    expect(interfaces.uri == ["urn:p#wsdl11.portType(Pulse)"], "find_interfaceByOperationMetadata")
+    expect(len(inquire.get_supportedEntityType().uri) > 10, "get_supportedEntityType")
+    for key in (added.metadataKey, of_part.metadataKey):
+        expect(publish.deleteMetadata(authInfo=token, metadataKey=key) is True, "deleteMetadata")
+
+
 def device(url: str, user: str, credential: str, name: str) -> None:
     """Finds the service of a device by its name and by its WSDL."""
     inquire, publish, documents = (Client(f"{url}/uddi/{path}?wsdl").service for path in ("inquiry", "publish", "wsdl"))
@@ -120,6 +157,7 @@ def main() -> None:
     refused("E_unsupported",
             lambda: inquire.find_tModel(findQualifiers={"findQualifier": ["soundex"]}, **version))
     refused("E_unrecognizedVersion", lambda: inquire.find_business(generic="3.0"))
+    metadata(url, token, pulse.serviceKey)
     deleted = publish.delete_business(businessKey=[key], **authorized)
     expect(deleted.result[0].errno == 0, "delete_business")
     publish.delete_tModel(tModelKey=[colour], **authorized)

@@ -25,6 +25,8 @@ pub(crate) struct Dataset {
     pub(crate) default: Option<Vec<String>>,
     /// The named graphs are these; without it, all visible entities.
     pub(crate) named: Option<Vec<String>>,
+    /// Entities of other owners bring no triple; without it, those of all owners count.
+    pub(crate) owners: Option<Vec<String>>,
     /// Subclasses and subproperties are followed as the ontologies of these owners state them.
     pub(crate) inferred_by: Option<Vec<String>>,
 }
@@ -106,6 +108,8 @@ pub(crate) enum Quads {
     Tested(Tested),
     /// In every visible graph, with its name.
     Every(Every),
+    /// In the default graph: each triple that an entity of some owners brings, once.
+    Owned(Owned),
     /// Those and what follows from them.
     Inferred(Box<Inferred>),
     /// Several of these in turn.
@@ -120,6 +124,7 @@ impl Iterator for Quads {
             Self::Merged(merged) => merged.next().map(|next| Ok(quad(next?, None))),
             Self::Listed(listed) => listed.next(),
             Self::Tested(tested) => tested.next(),
+            Self::Owned(owned) => owned.next(),
             Self::Every(every) => every.next(),
             Self::Inferred(inferred) => inferred.next(),
             Self::Several(parts) => loop {
@@ -223,10 +228,60 @@ impl Tested {
     }
 }
 
+/// The triples of a pattern in all that is visible, as far as an entity of some owners brings them.
+pub(crate) struct Owned {
+    pub(crate) merged: Merged,
+    pub(crate) partitions: Arc<[Arc<Partition>]>,
+    pub(crate) owners: Owners,
+    pub(crate) state: Arc<State>,
+    pub(crate) budget: Arc<Budget>,
+}
+
+impl Owned {
+    fn next(&mut self) -> Option<Item> {
+        loop {
+            let triple = match self.merged.next()? {
+                Ok(triple) => triple,
+                Err(spent) => return Some(Err(spent)),
+            };
+            let own = own_graph(&self.state.dictionary, triple);
+            for partition in self.partitions.iter() {
+                for name in partition.bringers(triple, own) {
+                    if self.budget.step().is_err() {
+                        return Some(Err(BudgetSpent));
+                    }
+                    if self.owners.own(&self.state, name) {
+                        return Some(Ok(quad(triple, None)));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The owners whose entities count.
+#[derive(Clone)]
+pub(crate) struct Owners(Arc<[Id]>);
+
+impl Owners {
+    pub(crate) fn new(state: &State, names: &[String]) -> Self {
+        let ids = names.iter().filter_map(|name| state.dictionary.text(name));
+        Self(ids.collect())
+    }
+
+    /// Whether the entity `name` is one of theirs.
+    pub(crate) fn own(&self, state: &State, name: Id) -> bool {
+        let owner = state.owner_of(name);
+        owner.is_some_and(|owner| self.0.contains(&owner))
+    }
+}
+
 /// The triples of a pattern with each entity that brings them.
 pub(crate) struct Every {
     pub(crate) partitions: Arc<[Arc<Partition>]>,
     pub(crate) range: Range,
+    /// Only entities of these, if some are named.
+    pub(crate) owners: Option<Owners>,
     pub(crate) state: Arc<State>,
     pub(crate) budget: Arc<Budget>,
     /// The set of indexes that is read.
@@ -256,6 +311,10 @@ impl Every {
                 }
                 let item = quad(*triple, Some(name));
                 let charged = self.budget.charge_entry();
+                let owners = self.owners.as_ref();
+                if charged.is_ok() && owners.is_some_and(|owners| !owners.own(&self.state, name)) {
+                    continue;
+                }
                 return Some(charged.map(|()| item).inspect_err(|_| self.end()));
             }
             let partition = self.partitions.get(self.at)?;

@@ -64,6 +64,27 @@ impl Registry {
             .map(|(answer, _)| answer)
     }
 
+    /// Answers a query over the triples that entities of these owners bring, as far as `principal`
+    /// may see them; other entities bring none, neither about themselves nor about others.
+    ///
+    /// # Errors
+    /// As [`Registry::sparql`].
+    pub fn sparql_of(
+        &self,
+        query: &str,
+        principal: &Principal,
+        owners: &[String],
+        limits: &SparqlLimits,
+        interrupt: &Interrupt,
+    ) -> Result<SparqlAnswer, SparqlError> {
+        let request = SparqlRequest {
+            owners: Some(owners.to_vec()),
+            ..query.into()
+        };
+        let answer = self.answer(&request, principal, limits, interrupt);
+        answer.map(|(answer, _)| answer)
+    }
+
     /// Like [`Registry::sparql`], with the cost of the answer.
     ///
     /// # Errors

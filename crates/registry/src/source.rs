@@ -8,7 +8,7 @@ use chappe_identity::Principal;
 
 use crate::budget::{Budget, BudgetSpent};
 use crate::dictionary::{Id, LOCAL};
-use crate::graphs::{Dataset, Every, Graph, Listed, Quads, Tested};
+use crate::graphs::{Dataset, Every, Graph, Listed, Owned, Owners, Quads, Tested};
 use crate::inference::{Hierarchy, Inferred};
 use crate::merged::Merged;
 use crate::partition::{Partition, Range};
@@ -33,6 +33,8 @@ pub(crate) struct Source {
     /// The ontologies that are followed, if any are.
     pub(crate) hierarchy: Option<Hierarchy>,
     pub(crate) budget: Arc<Budget>,
+    /// The owners whose entities bring triples, unless these are all.
+    owners: Option<Owners>,
     principal: Principal,
 }
 
@@ -44,9 +46,13 @@ impl Source {
         budget: Arc<Budget>,
     ) -> Self {
         let partitions: Arc<[_]> = state.visible(principal).into();
+        let owners = dataset.owners.as_ref();
+        let owners = owners.map(|names| Owners::new(state, names));
+        let is_owned = |id: &Id| owners.as_ref().is_none_or(|owners| owners.own(state, *id));
         let graphs = |names: &Vec<String>| {
             let ids = names.iter();
             let ids = ids.filter_map(|name| state.dictionary.iri(name));
+            let ids = ids.filter(is_owned);
             // In order, and each once.
             let ids: BTreeSet<Id> = ids.collect();
             let graphs = ids.into_iter();
@@ -62,6 +68,7 @@ impl Source {
             empty: Vec::new(),
             hierarchy: authors
                 .map(|authors| Hierarchy::new(state, &partitions, authors, principal)),
+            owners,
             partitions,
             budget,
             principal: principal.clone(),
@@ -117,7 +124,11 @@ impl Source {
     /// The named graph `id` of the query.
     pub(crate) fn graph(&self, id: Id) -> Option<Graph> {
         match &self.named {
-            None => Graph::find(&self.state, id, &self.partitions, &self.principal),
+            None => {
+                let owners = self.owners.as_ref();
+                let is_owned = owners.is_none_or(|owners| owners.own(&self.state, id));
+                is_owned.then(|| Graph::find(&self.state, id, &self.partitions, &self.principal))?
+            }
             Some(named) => named.iter().find(|graph| graph.name == id).cloned(),
         }
     }
@@ -142,7 +153,10 @@ impl Source {
         let chosen = self.named.as_deref().unwrap_or_default();
         let chosen = chosen.iter().map(|graph| graph.name);
         let chosen: Vec<Id> = chosen.chain(self.empty.iter().copied()).collect();
-        all.chain(chosen)
+        let (owners, state) = (self.owners.clone(), Arc::clone(&self.state));
+        let is_owned = move |id: &Id| owners.as_ref().is_none_or(|owners| owners.own(&state, *id));
+        all.filter(is_owned)
+            .chain(chosen)
             .map(move |name| budget.charge_entry().map(|()| name))
     }
 
@@ -166,13 +180,28 @@ impl Source {
         match choice {
             None => self.every(pattern),
             Some(None) => match &self.default {
-                None => Quads::Merged(self.merged(pattern)),
+                None => self.all(pattern),
                 Some(graphs) => self.within(Arc::clone(graphs), pattern, None),
             },
             Some(Some(name)) => {
                 let graph = self.graph(name);
                 self.within(graph.into_iter().collect(), pattern, Some(name))
             }
+        }
+    }
+
+    /// The triples of the pattern in the default graph of all entities that count.
+    fn all(&self, pattern: Pattern) -> Quads {
+        let merged = self.merged(pattern);
+        match &self.owners {
+            None => Quads::Merged(merged),
+            Some(owners) => Quads::Owned(Owned {
+                merged,
+                partitions: Arc::clone(&self.partitions),
+                owners: owners.clone(),
+                state: Arc::clone(&self.state),
+                budget: Arc::clone(&self.budget),
+            }),
         }
     }
 
@@ -222,6 +251,7 @@ impl Source {
         Quads::Every(Every {
             partitions: Arc::clone(&self.partitions),
             range: Range::of(subject, predicate, object),
+            owners: self.owners.clone(),
             state: Arc::clone(&self.state),
             budget: Arc::clone(&self.budget),
             at: 0,

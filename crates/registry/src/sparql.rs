@@ -44,6 +44,8 @@ pub struct SparqlRequest {
     pub named_graphs: Vec<String>,
     /// Follow subclasses and subproperties as the ontologies of these owners state them.
     pub inferred_by: Option<Vec<String>>,
+    /// Read only what entities of these owners bring; `None`: of all owners.
+    pub owners: Option<Vec<String>>,
 }
 
 impl From<&str> for SparqlRequest {
@@ -152,6 +154,7 @@ impl QueryRun<'_> {
             default,
             named,
             inferred_by: request.inferred_by.clone(),
+            owners: request.owners.clone(),
         }
     }
 

@@ -162,6 +162,11 @@ impl State {
         Some((stored, holder))
     }
 
+    /// The owner of the entity `id`.
+    pub(crate) fn owner_of(&self, id: Id) -> Option<Id> {
+        self.stored(id).map(StoredEntity::owner)
+    }
+
     /// Inserts `entity`; replaces the one with its key.
     pub(crate) fn insert(&mut self, entity: &Entity) {
         self.remove(&entity.key);

@@ -5,7 +5,7 @@
 use oxrdf::Triple;
 use oxttl::TurtleParser;
 
-use crate::entity::{MAX_ENTITY_BYTES, MAX_TRIPLES};
+use crate::entity::{MAX_ENTITY_BYTES, MAX_TRIPLES, term_bytes};
 use crate::error::Error;
 
 /// Reads the triples of a Turtle document about the entity `key`.
@@ -23,12 +23,20 @@ pub fn triples_from_turtle(key: &str, text: &str) -> Result<Vec<Triple>, Error> 
     let parser = TurtleParser::new()
         .with_base_iri(key)
         .map_err(|error| invalid(format!("cannot use the key as base IRI: {error}")))?;
-    let mut triples = Vec::new();
+    let (mut triples, mut bytes) = (Vec::new(), 0_usize);
     for triple in parser.for_slice(text) {
+        if bytes > MAX_ENTITY_BYTES {
+            // A prefix makes long IRIs of short names.
+            let reason = format!("has terms of more than {MAX_ENTITY_BYTES} bytes");
+            return Err(invalid(reason));
+        }
         if triples.len() == MAX_TRIPLES {
             return Err(invalid(format!("has more than {MAX_TRIPLES} triples")));
         }
-        triples.push(triple.map_err(|error| invalid(format!("cannot be parsed: {error}")))?);
+        let triple = triple.map_err(|error| invalid(format!("cannot be parsed: {error}")))?;
+        let subject = term_bytes(&triple.subject.clone().into());
+        bytes += subject + triple.predicate.as_str().len() + term_bytes(&triple.object);
+        triples.push(triple);
     }
     Ok(triples)
 }
@@ -76,5 +84,8 @@ mod tests {
             .collect();
         assert!(many.len() <= MAX_ENTITY_BYTES);
         assert!(fault(KEY, &many).contains("triples"));
+        let long = format!("@prefix p: <urn:{}> . ", "x".repeat(10_000));
+        let bomb = format!("{long}{}", "p:a p:b p:c . ".repeat(5_000));
+        assert!(fault(KEY, &bomb).contains("terms of more than"));
     }
 }

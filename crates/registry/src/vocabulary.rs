@@ -118,6 +118,12 @@ terms! {
     OTHER_CLASS = "https://chappe.example/ns#Other";
     /// Class of pieces of metadata.
     METADATA_CLASS = "https://chappe.example/ns#Metadata";
+    /// Class of the operations of WSDL documents, as subjects of metadata.
+    WSDL_OPERATION = "https://chappe.example/ns#wsdlOperation";
+    /// Class of the parts of messages of WSDL documents.
+    WSDL_MESSAGE_PART = "https://chappe.example/ns#wsdlMessagePart";
+    /// Class of other parts of WSDL documents.
+    WSDL_PART = "https://chappe.example/ns#wsdlPart";
     /// A piece of metadata is about this.
     ABOUT = "https://chappe.example/ns#about";
     /// The account that attached a piece, a literal.

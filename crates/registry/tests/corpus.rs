@@ -1,11 +1,14 @@
 //! Goal: defects found by fuzzing stay fixed, and the fuzz target's checks hold on its seeds.
 //!
-//! Method: passes every file of `fuzz/corpus/uddi`, `uddi_wsdl`, `thing` and `sparql` to the function of its fuzz target.
+//! Method: passes every file of `fuzz/corpus/uddi`, `uddi_wsdl`, `metadata`, `thing` and `sparql` to the function of
+//! its fuzz target.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
 mod bounds;
 #[path = "../../../fuzz/checks/corpus.rs"]
 mod corpus;
+#[path = "../../../fuzz/checks/metadata.rs"]
+mod metadata;
 #[path = "../../../fuzz/checks/sparql.rs"]
 mod sparql;
 #[path = "../../../fuzz/checks/thing.rs"]
@@ -23,6 +26,11 @@ fn sparql_corpus_passes() {
 #[test]
 fn uddi_corpus_passes() {
     corpus::replay("uddi", 11, uddi::check);
+}
+
+#[test]
+fn metadata_corpus_passes() {
+    corpus::replay("metadata", 4, metadata::check);
 }
 
 #[test]

@@ -37,7 +37,9 @@ pub use codec::{
     CodecError, RECORD_BYTES_MAX, RECORD_HEAD_BYTES, decode_element, encode_element,
     record_version, validate_record,
 };
-pub use descriptor::{Descriptor, DescriptorError, Selection, StreamQuery};
+pub use descriptor::{
+    Descriptor, DescriptorError, MetadataQuery, MetadataValue, Selection, StreamQuery,
+};
 pub use element::{Epoch, Position, PositionError, Quality, Samples, StreamElement, Value};
 pub use fallback::{Fallback, Sighting};
 pub use name::{NAME_BYTES_MAX, NAME_PARTS_MAX, NameError, check_name, name_part};

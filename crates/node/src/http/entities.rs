@@ -124,7 +124,7 @@ impl Entity {
 }
 
 impl Triple {
-    fn of(key: &str, triple: &chappe_registry::oxrdf::Triple) -> Self {
+    pub(super) fn of(key: &str, triple: &chappe_registry::oxrdf::Triple) -> Self {
         use chappe_registry::oxrdf::NamedOrBlankNode;
         const PLAIN: &str = "http://www.w3.org/2001/XMLSchema#string";
         let subject = match &triple.subject {

@@ -19,6 +19,7 @@ mod guard;
 mod kad;
 mod links;
 mod live;
+mod metadata;
 mod node;
 mod ontologies;
 mod openapi;
@@ -41,6 +42,7 @@ mod sparql;
 mod streams;
 mod things;
 mod uddi;
+mod uddi_metadata;
 mod units;
 mod wrappers;
 mod write;
@@ -124,6 +126,19 @@ pub(crate) fn routes() -> Routes {
             "follow_things_by_type",
             READ,
             things::events,
+        )
+        .get(
+            uddi_metadata::PATH,
+            "describe_uddi_metadata",
+            OPEN,
+            uddi_metadata::describe,
+        )
+        // The token may be in the message.
+        .post(
+            uddi_metadata::PATH,
+            "ask_uddi_metadata",
+            OPEN,
+            uddi_metadata::ask,
         )
         .under("/api/v1")
         .get(
@@ -227,6 +242,37 @@ pub(crate) fn routes() -> Routes {
             "publish_ontology",
             WRITE,
             ontologies::publish,
+        )
+        .get("/registry/metadata", "list_metadata", READ, metadata::list)
+        .post(
+            "/registry/metadata",
+            "attach_metadata",
+            WRITE,
+            metadata::attach,
+        )
+        .post(
+            "/registry/metadata/find",
+            "find_entities_by_metadata",
+            READ,
+            metadata::find,
+        )
+        .get(
+            "/registry/metadata/{key}",
+            "get_metadata",
+            READ,
+            metadata::one,
+        )
+        .put(
+            "/registry/metadata/{key}",
+            "update_metadata",
+            WRITE,
+            metadata::update,
+        )
+        .delete(
+            "/registry/metadata/{key}",
+            "delete_metadata",
+            WRITE,
+            metadata::delete,
         )
         .get("/sparql", "query_registry", READ, sparql::sparql_get)
         .post(

@@ -8,8 +8,8 @@ use utoipa::OpenApi;
 use super::routes::{Restriction, Rule};
 use super::{
     accounts, changes, completeness, create, dds, devices, directory, documents, entities,
-    exchange, gsn, kad, links, live, node, ontologies, publish, query, range, registry_file,
-    rights, sensors, sparql, streams, things, wrappers, write,
+    exchange, gsn, kad, links, live, metadata, node, ontologies, publish, query, range,
+    registry_file, rights, sensors, sparql, streams, things, wrappers, write,
 };
 use crate::shared::App;
 
@@ -56,6 +56,12 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         ontologies::publish,
         sparql::sparql_get,
         sparql::sparql_post,
+        metadata::list,
+        metadata::attach,
+        metadata::find,
+        metadata::one,
+        metadata::update,
+        metadata::delete,
         streams::list,
         streams::one,
         streams::delete,

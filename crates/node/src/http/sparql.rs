@@ -149,6 +149,7 @@ impl Form {
             default_graphs: self.default_graphs,
             named_graphs: self.named_graphs,
             inferred_by: self.is_inferred.then(|| ontology_authors(caller)),
+            owners: None,
         })
     }
 }

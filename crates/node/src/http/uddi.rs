@@ -228,6 +228,12 @@ impl Outcome {
 
     /// Waits until the changes are durable, and records them.
     pub(super) async fn complete(self, app: &App) -> Response {
+        let answer = self.recorded(app).await;
+        answer.unwrap_or_else(|error| failed(app, &error))
+    }
+
+    /// The same; the caller answers errors.
+    pub(super) async fn recorded(self, app: &App) -> Result<Response, Error> {
         let mut answer = self.answer;
         if let Some(publication) = self.publication
             && let Err(error) = publication.await
@@ -243,7 +249,7 @@ impl Outcome {
             };
             Audit::record(app, change, charge).await;
         }
-        answer.unwrap_or_else(|error| failed(app, &error))
+        answer
     }
 }
 

@@ -3,13 +3,15 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use chappe_registry::metadata::{self, Criterion, Metadata, Value};
 use chappe_registry::oxrdf::Term;
 use chappe_registry::{
     Entity, EntityKind, Interrupt, Principal, Search, SparqlAnswer, SparqlLimits, vocabulary,
 };
-use chappe_stream::{Candidate, Selection, StreamQuery};
+use chappe_stream::{Candidate, MetadataQuery, MetadataValue, Selection, StreamQuery};
 
 use crate::catalogue::{key, stream_name};
+use crate::registrar::NODE_OWNER;
 use crate::shared::App;
 
 /// Rows of a source's SPARQL query; reason: as many as the log can have streams.
@@ -68,7 +70,7 @@ pub(super) fn candidates(
 /// The keys of the streams that a query selects, found by the registry's indexes.
 fn search(app: &App, query: &StreamQuery) -> Result<Vec<String>, String> {
     let named = match &query.sparql {
-        Some(sparql) => Some(streams_by_sparql(app, sparql)?),
+        Some(sparql) => Some(streams_by_sparql(app, sparql, &query.by)?),
         None => None,
     };
     // A type is named in full or by its local part.
@@ -86,19 +88,105 @@ fn search(app: &App, query: &StreamQuery) -> Result<Vec<String>, String> {
     if let Some(named) = named {
         keys.retain(|key| named.contains(key));
     }
+    for piece in &query.metadata {
+        let annotated = Annotated::find(app, piece)?;
+        let mut kept = Vec::new();
+        for key in keys {
+            if annotated.has(&key)? || annotated.has_device_of(app, &key)? {
+                kept.push(key);
+            }
+        }
+        keys = kept;
+    }
     Ok(keys)
 }
 
-fn streams_by_sparql(app: &App, sparql: &str) -> Result<HashSet<String>, String> {
+/// Most pieces whose subjects are read at once; of more, each stream is looked up instead.
+const SUBJECTS_MAX: usize = 10_000;
+
+/// The entities that have a piece of metadata which a source asks for.
+struct Annotated {
+    metadata: Metadata,
+    asked: Criterion,
+    /// All of them, if they are few.
+    subjects: Option<HashSet<String>>,
+}
+
+impl Annotated {
+    fn find(app: &App, query: &MetadataQuery) -> Result<Self, String> {
+        let value = query.value.as_ref().map(|value| match value {
+            MetadataValue::Text(text) => Value::Text(text.clone()),
+            MetadataValue::Uri(uri) => Value::Uri(uri.clone()),
+        });
+        let asked = Criterion {
+            piece_type: Some(query.piece_type.clone()),
+            value,
+            authors: query.by.clone(),
+            ..Criterion::default()
+        };
+        let metadata = app.registry.metadata(&Principal::Operator);
+        let count = metadata.count(&asked).map_err(|error| error.to_string())?;
+        let mut found = Self {
+            metadata,
+            asked,
+            subjects: None,
+        };
+        if count <= SUBJECTS_MAX {
+            found.subjects = Some(found.read().map_err(|error| error.to_string())?);
+        }
+        Ok(found)
+    }
+
+    fn read(&self) -> Result<HashSet<String>, metadata::Error> {
+        let (mut subjects, mut after) = (HashSet::new(), None);
+        loop {
+            let asked = std::slice::from_ref(&self.asked);
+            let page = self
+                .metadata
+                .entities(asked, after.as_deref(), metadata::MAX_PAGE)?;
+            subjects.extend(page.items);
+            after = page.next;
+            if after.is_none() {
+                return Ok(subjects);
+            }
+        }
+    }
+
+    fn has(&self, key: &str) -> Result<bool, String> {
+        match &self.subjects {
+            Some(subjects) => Ok(subjects.contains(key)),
+            None => {
+                let asked = std::slice::from_ref(&self.asked);
+                let has = self.metadata.has(key, asked);
+                has.map_err(|error| error.to_string())
+            }
+        }
+    }
+
+    /// Whether the device of a stream has it.
+    fn has_device_of(&self, app: &App, key: &str) -> Result<bool, String> {
+        let entry = stream_name(key).and_then(|name| app.catalogue.get(name));
+        let source = entry.map(|entry| entry.source());
+        match source.filter(|source| !source.is_empty()) {
+            Some(device) => self.has(&device),
+            None => Ok(false),
+        }
+    }
+}
+
+fn streams_by_sparql(app: &App, sparql: &str, by: &[String]) -> Result<HashSet<String>, String> {
     let deadline = Instant::now() + SPARQL_TIME;
     let interrupt = Interrupt::when(move || Instant::now() >= deadline);
     let limits = SparqlLimits {
         rows: SPARQL_ROWS_MAX,
         ..SparqlLimits::default()
     };
+    // A stranger's triples bind no sensor that does not name that author.
+    let mut authors = vec![NODE_OWNER.to_owned()];
+    authors.extend(by.iter().cloned());
     let answer = app
         .registry
-        .sparql(sparql, &Principal::Operator, &limits, &interrupt)
+        .sparql_of(sparql, &Principal::Operator, &authors, &limits, &interrupt)
         .map_err(|error| error.to_string())?;
     let SparqlAnswer::Solutions { variables, rows } = answer else {
         return Err("the SPARQL query of a source must be a SELECT".to_owned());
@@ -130,6 +218,10 @@ fn why(query: &StreamQuery) -> String {
     if query.sparql.is_some() {
         words.push("is selected by the SPARQL query".to_owned());
     }
+    for piece in &query.metadata {
+        let (what, by) = (&piece.piece_type, piece.by.join(" or "));
+        words.push(format!("has the metadata {what} of {by}"));
+    }
     words.join(", ")
 }
 
@@ -156,7 +248,22 @@ pub(super) fn describe(query: &StreamQuery) -> String {
         let value = value.as_ref()?;
         Some(format!("{key} = {value:?}"))
     });
-    words.collect::<Vec<_>>().join(", ")
+    let mut words: Vec<String> = words.collect();
+    if !query.by.is_empty() {
+        words.push(format!("by = {:?}", query.by));
+    }
+    for piece in &query.metadata {
+        let value = match &piece.value {
+            None => String::new(),
+            Some(MetadataValue::Text(text)) => format!(" = {text:?}"),
+            Some(MetadataValue::Uri(uri)) => format!(" = <{uri}>"),
+        };
+        words.push(format!(
+            "metadata {}{value} by {:?}",
+            piece.piece_type, piece.by
+        ));
+    }
+    words.join(", ")
 }
 
 /// The key of a virtual sensor in the registry.
@@ -232,6 +339,74 @@ mod tests {
                 let one = found("query = { observed_property = \"urn:p\", unit = \"Cel\" }");
                 assert_eq!(one.len(), 1);
                 assert_eq!(one[0].stream, "s2499");
+            },
+        );
+    }
+
+    #[test]
+    fn metadata_of_a_device_selects_its_streams() {
+        use chappe_registry::metadata::{Annotator, Draft, Value};
+        on_node(
+            |_| {},
+            async |app| {
+                let device = Entity::new("urn:device", EntityKind::Device, "device");
+                app.registry.publish(device).unwrap().await.unwrap();
+                for source in ["urn:device", "urn:other"] {
+                    let spec = StreamSpec {
+                        name: source.replace(':', "."),
+                        schema: StreamSchema {
+                            fields: Vec::new(),
+                            key: None,
+                        },
+                        source: source.to_owned(),
+                        level: Some(chappe_log::Level::Memory),
+                    };
+                    spec.open(app, |_| true).await.map(drop).unwrap();
+                }
+                let mut bits = 0;
+                let mut random = || {
+                    bits += 1;
+                    bits
+                };
+                let mut attach = |author: &str, value: Value| {
+                    let draft = Draft {
+                        key: None,
+                        subject: "urn:device".to_owned(),
+                        piece_type: "urn:trust".to_owned(),
+                        value,
+                        rule: None,
+                    };
+                    let reader = Principal::Operator;
+                    Annotator::new(&app.registry, author, reader, 0, &mut random)
+                        .attach(&draft)
+                        .unwrap()
+                        .wait()
+                        .unwrap();
+                };
+                attach("ada", Value::Uri("urn:high".to_owned()));
+                attach("eve", Value::Text("high".to_owned()));
+                for (criteria, count) in [
+                    ("uri = 'urn:high', by = ['ada']", 1),
+                    ("by = ['bob', 'eve']", 1),
+                    ("uri = 'urn:high', by = ['eve']", 0),
+                    ("value = 'high', by = ['ada']", 0),
+                    ("value = 'high', by = ['nobody']", 0),
+                ] {
+                    let text = format!(
+                        "name = 'x'\n[[source]]\nalias = 'src'\nquery = {{ metadata = \
+                         [{{ type = 'urn:trust', {criteria} }}] }}\n[output]\n\
+                         sql = 'select 1 as value from src'\n[[output.field]]\nname = 'value'\n\
+                         type = 'double'\n"
+                    );
+                    let descriptor = chappe_stream::Descriptor::parse("x.toml", &text).unwrap();
+                    let again = descriptor.to_toml();
+                    let again = chappe_stream::Descriptor::parse("x.toml", &again).unwrap();
+                    assert_eq!(descriptor.sources[0].selection, again.sources[0].selection);
+                    let found = candidates(app, &descriptor.sources[0].selection, None, "x");
+                    let found = found.unwrap();
+                    assert_eq!(found.len(), count, "{criteria}");
+                    assert!(found.iter().all(|one| one.stream == "urn.device"));
+                }
             },
         );
     }

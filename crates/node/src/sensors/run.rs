@@ -782,7 +782,8 @@ fn concerns_streams(item: &FeedItem) -> bool {
     match item {
         FeedItem::Change { change, .. } => match change {
             Change::Published { key, kind, .. } | Change::Removed { key, kind } => {
-                *kind == EntityKind::Stream || catalogue::stream_name(key).is_some()
+                matches!(kind, EntityKind::Stream | EntityKind::Metadata)
+                    || catalogue::stream_name(key).is_some()
             }
         },
         FeedItem::Resync { .. } => true,

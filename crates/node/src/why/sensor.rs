@@ -181,6 +181,10 @@ impl Path<'_> {
         ];
         let hint = match failed.into_iter().flatten().next() {
             Some(failed) => format!("{failed}: correct the query, or the device's description"),
+            None if !query.metadata.is_empty() => {
+                "GET /api/v1/registry/metadata shows who annotated the stream or its device"
+                    .to_owned()
+            }
             None if query.sparql.is_some() => {
                 "try the SPARQL query with chappe query --sparql".to_owned()
             }

@@ -22,6 +22,7 @@ mod links;
 mod live;
 mod lost_elements;
 mod medical;
+mod metadata;
 mod plant;
 mod processors;
 mod quotas;

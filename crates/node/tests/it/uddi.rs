@@ -20,7 +20,7 @@ fn envelope(name: &str, attributes: &str, inner: &str) -> String {
 }
 
 /// The text of the first attribute of this name.
-fn attribute(text: &str, name: &str) -> String {
+pub(crate) fn attribute(text: &str, name: &str) -> String {
     let start = format!("{name}=\"");
     let found = text
         .split(&start)
@@ -32,14 +32,14 @@ fn attribute(text: &str, name: &str) -> String {
 }
 
 /// The code of a fault.
-fn code(answer: &Answer) -> String {
+pub(crate) fn code(answer: &Answer) -> String {
     assert_eq!(answer.status, 500, "{answer:?}");
     assert!(answer.body.contains("<soap:Fault"), "{answer:?}");
     attribute(&answer.body, "errCode")
 }
 
 impl Operated {
-    async fn soap(&self, path: &str, message: &str) -> Answer {
+    pub(crate) async fn soap(&self, path: &str, message: &str) -> Answer {
         let fields = [
             ("Content-Type", "text/xml; charset=utf-8"),
             ("SOAPAction", "\"\""),
@@ -51,7 +51,7 @@ impl Operated {
         self.soap(INQUIRY, &envelope(name, attributes, inner)).await
     }
 
-    async fn publish(&self, token: &str, name: &str, inner: &str) -> Answer {
+    pub(crate) async fn publish(&self, token: &str, name: &str, inner: &str) -> Answer {
         let inner = format!("<authInfo>{token}</authInfo>{inner}");
         self.soap(PUBLISH, &envelope(name, "", &inner)).await
     }
@@ -63,7 +63,7 @@ impl Operated {
     }
 
     /// The token of a publisher.
-    async fn publisher(&self, user: &str, credential: &str) -> String {
+    pub(crate) async fn publisher(&self, user: &str, credential: &str) -> String {
         let answer = self.login(user, credential).await;
         assert_eq!(answer.status, 200, "{}", answer.body);
         let rest = answer.body.split("<authInfo>").nth(1).unwrap();
@@ -75,7 +75,7 @@ impl Operated {
     }
 
     /// The key of a new business.
-    async fn business(&self, token: &str, name: &str) -> String {
+    pub(crate) async fn business(&self, token: &str, name: &str) -> String {
         let business =
             format!("<businessEntity businessKey=''><name>{name}</name></businessEntity>");
         let answer = self.publish(token, "save_business", &business).await;

@@ -283,6 +283,18 @@ impl Metadata {
                 .is_some_and(|(rule, _)| rule.permits(&self.principal, Right::Read))
     }
 
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    pub(crate) fn shared_state(&self) -> Arc<State> {
+        Arc::clone(&self.state)
+    }
+
+    pub(crate) fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
     fn is_shown(&self, subject: &str, author: &str) -> bool {
         self.principal.may_act_for(author) || self.sees_subject(subject)
     }

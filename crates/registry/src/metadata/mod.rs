@@ -3,7 +3,8 @@
 //! A [`Piece`] has a key of its own, a subject, a type, a value, an author and a date. It is an
 //! entity, whose key names the graph of its triples, so access rules, the journal, search and SPARQL
 //! apply to it; attaching, updating or deleting one rewrites neither its subject nor other pieces. An
-//! [`Annotator`] changes pieces; [`Metadata`] reads them and finds what they are about.
+//! [`Annotator`] changes pieces; [`Metadata`] reads them and finds what they are about. [`message`] has
+//! the messages of SOAP.
 //!
 //! Subjects are all entities (UDDI structures, devices, streams, sensors, other pieces) and the parts
 //! of WSDL documents ([`WsdlPart`]). A piece outlives its subject, because devices leave and return
@@ -45,6 +46,7 @@
 mod annotate;
 mod error;
 mod find;
+pub mod message;
 mod piece;
 mod wsdl_part;
 

@@ -186,6 +186,8 @@ pub(crate) enum Filter {
     ServicesOf(Id),
     /// The bindings of a service.
     BindingsOf(Id),
+    /// These entities.
+    Among(HashSet<Id>),
 }
 
 impl Filter {
@@ -265,6 +267,7 @@ impl Filter {
             }
             Self::ServicesOf(business) => graph.count(uddi::BUSINESS_KEY, *business),
             Self::BindingsOf(service) => graph.count(uddi::SERVICE_KEY, *service),
+            Self::Among(entities) => entities.len(),
         }
     }
 
@@ -319,6 +322,7 @@ impl Filter {
                 let bindings = graph.bindings(*service).into_iter();
                 bindings.map(|binding| binding.id).collect()
             }
+            Self::Among(entities) => entities.clone(),
         };
         let of_class = |id: &Id| graph.fields(*id, class).is_some();
         found.into_iter().filter(of_class).collect()
@@ -375,6 +379,7 @@ impl Filter {
                     || graph.projecting(entity).contains(business)
             }
             Self::BindingsOf(service) => graph.parent_of_binding(entity) == Some(*service),
+            Self::Among(entities) => entities.contains(&entity),
         }
     }
 

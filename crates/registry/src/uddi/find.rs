@@ -4,6 +4,8 @@
 //! An absent criterion restricts nothing; present criteria must all match. Results are sorted
 //! before they are cut to `max_rows`.
 
+use std::collections::HashSet;
+
 use super::error::{Error, ErrorCode, KeyType};
 use super::filter::{Bag, BagScope, Combination, Filter};
 use super::graph::{Graph, Member};
@@ -241,7 +243,12 @@ pub(crate) fn businesses(
     }))
 }
 
-pub(crate) fn services(graph: &Graph<'_>, ask: &FindService) -> Result<List<ServiceInfo>, Error> {
+/// find_service, among these services if some are given.
+pub(crate) fn services(
+    graph: &Graph<'_>,
+    ask: &FindService,
+    among: Option<HashSet<Id>>,
+) -> Result<List<ServiceInfo>, Error> {
     let qualifiers = &ask.qualifiers;
     qualifiers.refuse_business_only()?;
     let names = NamePattern::all(&ask.names, qualifiers)?;
@@ -253,6 +260,7 @@ pub(crate) fn services(graph: &Graph<'_>, ask: &FindService) -> Result<List<Serv
         Combination::of_categories(qualifiers),
         &ask.category_bag,
     );
+    filters.extend(among.map(Filter::Among));
     if let Some(key) = ask.business_key {
         let business = graph.find(key, UddiClass::Business);
         let business = business.ok_or_else(|| Error::unknown_key(KeyType::Business, key))?;

@@ -54,6 +54,7 @@ mod select;
 mod taxonomy;
 mod value;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use chappe_identity::Principal;
@@ -115,6 +116,20 @@ pub struct Inquiry {
 }
 
 impl Inquiry {
+    /// Inquiries over this state.
+    pub(crate) fn of(state: Arc<State>, principal: Principal) -> Self {
+        Self { state, principal }
+    }
+
+    /// find_service among these services; `None`: among all.
+    pub(crate) fn find_service_among(
+        &self,
+        ask: &FindService,
+        among: Option<HashSet<u32>>,
+    ) -> Result<List<ServiceInfo>, Error> {
+        self.ask(|graph| find::services(graph, ask, among))
+    }
+
     /// Runs an inquiry, whose answer has a limit.
     pub(crate) fn ask<T>(
         &self,
@@ -152,7 +167,7 @@ impl Inquiry {
     /// # Errors
     /// `E_invalidKeyPassed`, `E_nameTooLong`, `E_tooManyOptions`, `E_unsupported`.
     pub fn find_service(&self, ask: &FindService) -> Result<List<ServiceInfo>, Error> {
-        self.ask(|graph| find::services(graph, ask))
+        self.ask(|graph| find::services(graph, ask, None))
     }
 
     /// find_binding.

@@ -6,9 +6,11 @@
 use std::collections::BTreeSet;
 
 use chappe_identity::Role;
+use chappe_registry::metadata::message::{Answer, NAMESPACE, Request, receive};
 use chappe_registry::metadata::{
     Annotator, Changed, Criterion, Draft, Error, Piece, Value, WsdlPart,
 };
+use chappe_registry::oxrdf::{BlankNode, Literal, NamedNode, Triple};
 use chappe_registry::uddi::{BusinessEntity, Key, Text};
 use chappe_registry::{
     Access, Entity, EntityKind, Holder, MemoryJournal, Principal, Registry, Right, Rights, Search,
@@ -620,5 +622,140 @@ proptest! {
             let has = metadata.has(&subject(of), &criteria).unwrap();
             prop_assert_eq!(has, found.contains(&subject(of)));
         }
+    }
+}
+
+#[test]
+fn a_query_of_some_owners_reads_nothing_of_others() {
+    let mut board = Board::new();
+    board
+        .attach("ada", &draft(PUMP, "urn:trust", text("high")))
+        .unwrap();
+    // The node itself says one thing of its device, a stranger another.
+    for (key, owner, triples) in [
+        (
+            "urn:by-node",
+            "node",
+            "<urn:device:pump> <urn:near> <urn:ward/3> .",
+        ),
+        (
+            "urn:by-eve",
+            "eve",
+            "<urn:device:pump> <urn:near> <urn:ward/4>, <urn:ward/3> .",
+        ),
+        (
+            "urn:by-bob",
+            "bob",
+            "<> <urn:near> <urn:ward/5> ; <urn:part> [ <urn:near> <urn:ward/6> ] .",
+        ),
+    ] {
+        let mut entity = Entity::new(key, EntityKind::Other, key);
+        entity.owner = owner.to_owned();
+        entity.triples = chappe_registry::triples_from_turtle(key, triples).unwrap();
+        board.registry.publish(entity).unwrap().wait().unwrap();
+    }
+    let rows = |query: &str, owners: &[&str]| {
+        let owners: Vec<String> = owners.iter().map(ToString::to_string).collect();
+        let answer = board.registry.sparql_of(
+            query,
+            &Principal::Operator,
+            &owners,
+            &chappe_registry::SparqlLimits::default(),
+            &chappe_registry::Interrupt::never(),
+        );
+        match answer.unwrap() {
+            SparqlAnswer::Solutions { rows, .. } => rows.len(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let near = "SELECT ?x ?place { ?x <urn:near> ?place }";
+    let named = "SELECT ?g ?x ?place { GRAPH ?g { ?x <urn:near> ?place } }";
+    let of_eve = "SELECT ?x { GRAPH <urn:by-eve> { ?x <urn:near> ?place } }";
+    let known = "SELECT ?x { ?x <urn:near> <urn:ward/3> }";
+    let graphs = "SELECT ?g { GRAPH ?g { } }";
+    for (owners, counts) in [
+        (&["node"][..], [1, 1, 0, 1, 2]),
+        (&["node", "eve"], [2, 3, 2, 1, 3]),
+        (&["bob"], [2, 2, 0, 0, 1]),
+        (&["ada"], [0, 0, 0, 0, 1]),
+        (&["nobody"], [0, 0, 0, 0, 0]),
+    ] {
+        let found = [near, named, of_eve, known, graphs].map(|query| rows(query, owners));
+        assert_eq!(found, counts, "{owners:?}");
+    }
+}
+
+/// A value of each kind, with texts that XML and N-Triples escape.
+fn value() -> impl Strategy<Value = Value> {
+    let text = "[ -~äλ\u{1F4A7}\n\t]{0,20}";
+    let graph = (text, "[a-z]{1,8}").prop_map(|(text, name)| {
+        let subject = BlankNode::new(name.as_str()).unwrap();
+        let predicate = NamedNode::new("urn:p").unwrap();
+        let literal = Literal::new_language_tagged_literal(text, "en").unwrap();
+        Value::Graph(vec![
+            Triple::new(
+                NamedNode::new("urn:s").unwrap(),
+                predicate.clone(),
+                subject.clone(),
+            ),
+            Triple::new(subject, predicate, literal),
+        ])
+    });
+    prop_oneof![
+        text.prop_map(Value::Text),
+        "urn:[a-z0-9:?&=]{1,20}".prop_map(Value::Uri),
+        (text, "urn:[a-z]{1,9}").prop_map(|(value, datatype)| Value::Typed { value, datatype }),
+        "[a-zäλ &]{0,20}".prop_map(|text| Value::Typed {
+            value: format!(
+                "<a xmlns=\"urn:x\" b=\"c\">{}</a>",
+                text.replace('&', "&amp;")
+            ),
+            datatype: "http://www.w3.org/1999/02/22-rdf-syntax-ns#XMLLiteral".to_owned(),
+        }),
+        graph,
+    ]
+}
+
+proptest! {
+    /// The fuzz target's check: what a message attaches comes back in answers.
+    #[test]
+    fn a_value_survives_its_messages(value in value(), known in any::<bool>()) {
+        let piece = Piece {
+            key: "urn:uuid:00000000-0000-4000-8000-000000000000".to_owned(),
+            subject: PUMP.to_owned(),
+            piece_type: "urn:t".to_owned(),
+            value,
+            author: "ada".to_owned(),
+            date_ms: 0,
+            access: Access::Public,
+            rights: Rights::default(),
+        };
+        let text = Answer::Piece(piece.clone()).to_text("test");
+        let inner = text
+            .split_once("<meta:metadataType").unwrap().1
+            .split_once("<meta:author").unwrap().0;
+        let key = if known { piece.key.as_str() } else { "" };
+        let text = format!(
+            "<s:Envelope xmlns:s='http://schemas.xmlsoap.org/soap/envelope/'><s:Body>\
+             <meta:addMetadataToEntity xmlns:meta='{NAMESPACE}'><meta:entityReference entityType='urn:x'>\
+             <meta:stringKey>{PUMP}</meta:stringKey></meta:entityReference>\
+             <meta:metadata meta:metadataKey='{key}'><meta:metadataType{inner}</meta:metadata>\
+             </meta:addMetadataToEntity></s:Body></s:Envelope>"
+        );
+        let read = receive(text.as_bytes(), chappe_xml::Limits::default(), "test");
+        let read = read.unwrap_or_else(|fault| panic!("{fault:?}: {text}"));
+        let Request::Attach(draft) = read.request else { panic!("{text}") };
+        prop_assert_eq!(draft.value, piece.value);
+        prop_assert_eq!(draft.key, known.then_some(piece.key));
+    }
+
+    #[test]
+    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), body in "[<>/a-z:' =]{0,80}") {
+        let _ = receive(&bytes, chappe_xml::Limits::default(), "test");
+        let text = format!(
+            "<s:Envelope xmlns:s='http://schemas.xmlsoap.org/soap/envelope/'><s:Body>\
+             <addMetadataToEntity xmlns='{NAMESPACE}'>{body}</addMetadataToEntity></s:Body></s:Envelope>"
+        );
+        let _ = receive(text.as_bytes(), chappe_xml::Limits::default(), "test");
     }
 }

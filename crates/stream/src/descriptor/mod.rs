@@ -230,6 +230,30 @@ pub struct StreamQuery {
     pub name_prefix: Option<String>,
     /// A SPARQL SELECT whose variable `?stream` names streams by their key.
     pub sparql: Option<String>,
+    /// The accounts whose triples the SELECT reads, besides those of the node.
+    pub by: Vec<String>,
+    /// Pieces of metadata that the stream or its device has, one for each.
+    pub metadata: Vec<MetadataQuery>,
+}
+
+/// A piece of metadata that a stream or its device must have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetadataQuery {
+    /// What it states, an IRI.
+    pub piece_type: String,
+    /// Its value; `None`: any.
+    pub value: Option<MetadataValue>,
+    /// The accounts whose pieces count; at least one.
+    pub by: Vec<String>,
+}
+
+/// The value of a piece of metadata.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MetadataValue {
+    /// A text.
+    Text(String),
+    /// A URI.
+    Uri(String),
 }
 
 /// The output of a virtual sensor.

@@ -11,8 +11,8 @@ use super::error::{DescriptorError, DescriptorFault, Place, nearest};
 use super::raw::{COUNT_MAX, RawDuration, RawExtent, WindowSchema, stream_name};
 use super::statement::{self, TABLE_SUFFIX, WRAPPER};
 use super::{
-    Command, FALLBACK_AFTER, FALLBACK_MAX, InlineWrapper, KEYS, KEYS_MAX, PerKey, SOURCES_MAX,
-    Selection, Source, StreamQuery,
+    Command, FALLBACK_AFTER, FALLBACK_MAX, InlineWrapper, KEYS, KEYS_MAX, MetadataQuery,
+    MetadataValue, PerKey, SOURCES_MAX, Selection, Source, StreamQuery,
 };
 use crate::{
     AHEAD, BindingPolicy, EarlyPolicy, Extent, LatePolicy, Timing, WINDOW_ELEMENTS_MAX, WindowClock,
@@ -129,8 +129,28 @@ struct RawQuery {
     scope: Option<String>,
     /// Prefix of its name.
     name_prefix: Option<String>,
-    /// A SPARQL SELECT whose variable `?stream` names streams by their key.
+    /// A SPARQL SELECT whose variable `?stream` names streams by their key. It reads the triples of the
+    /// node, and those of the accounts in `by`.
     sparql: Option<String>,
+    /// The accounts whose triples `sparql` reads besides those of the node.
+    by: Option<Vec<String>>,
+    /// Pieces of metadata that the stream or its device has.
+    metadata: Option<Vec<RawMetadata>>,
+}
+
+/// A piece of metadata that the stream or its device must have.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RawMetadata {
+    /// What the piece states, an IRI.
+    #[serde(rename = "type")]
+    piece_type: String,
+    /// Its value, a text. Without value and uri, any value matches.
+    value: Option<String>,
+    /// Its value, a URI.
+    uri: Option<String>,
+    /// The accounts whose pieces count.
+    by: Vec<String>,
 }
 
 /// The number of matching streams that a source binds.
@@ -443,6 +463,60 @@ fn timing(
     }
 }
 
+/// Maximum number of pieces of metadata that a query asks for, and of authors of each.
+const METADATA_MAX: usize = 16;
+const AUTHORS_MAX: usize = 16;
+
+/// The pieces of metadata that a query asks for.
+fn metadata(
+    place: Place<'_>,
+    at: usize,
+    key: &str,
+    raw: Vec<RawMetadata>,
+) -> Result<Vec<MetadataQuery>, DescriptorError> {
+    let error = |key: String, message: &str, hint: Option<&str>| {
+        let hint = hint.map(str::to_owned);
+        Err(place.error(DescriptorFault::Value, at, key, message, hint))
+    };
+    if raw.len() > METADATA_MAX {
+        let message = format!("there are more than {METADATA_MAX} pieces of metadata");
+        return error(format!("{key}.metadata"), &message, None);
+    }
+    let mut pieces = Vec::with_capacity(raw.len());
+    for (index, raw) in raw.into_iter().enumerate() {
+        let key = |name: &str| format!("{key}.metadata[{index}].{name}");
+        let is_iri = |text: &str| text.contains(':') && !text.contains(char::is_whitespace);
+        if !is_iri(&raw.piece_type) {
+            return error(key("type"), "is not an IRI", None);
+        }
+        if raw.uri.as_deref().is_some_and(|uri| !is_iri(uri)) {
+            return error(key("uri"), "is not a URI", None);
+        }
+        if raw.by.is_empty() {
+            let hint = Some("name the accounts whose metadata counts: by = [\"ada\"]");
+            return error(key("by"), "nobody's metadata counts", hint);
+        }
+        if raw.by.len() > AUTHORS_MAX {
+            let message = format!("names more than {AUTHORS_MAX} accounts");
+            return error(key("by"), &message, None);
+        }
+        let value = match (raw.value, raw.uri) {
+            (None, None) => None,
+            (Some(text), None) => Some(MetadataValue::Text(text)),
+            (None, Some(uri)) => Some(MetadataValue::Uri(uri)),
+            (Some(_), Some(_)) => {
+                return error(key("uri"), "`value` and `uri` exclude each other", None);
+            }
+        };
+        pieces.push(MetadataQuery {
+            piece_type: raw.piece_type,
+            value,
+            by: raw.by,
+        });
+    }
+    Ok(pieces)
+}
+
 fn stream_query(
     place: Place<'_>,
     key: &str,
@@ -457,11 +531,22 @@ fn stream_query(
         scope: raw.scope,
         name_prefix: raw.name_prefix,
         sparql: raw.sparql,
+        by: raw.by.unwrap_or_default(),
+        metadata: metadata(place, at, key, raw.metadata.unwrap_or_default())?,
     };
     let fault = DescriptorFault::Value;
     if query == StreamQuery::default() {
         let hint = Some("to match every stream, write name_prefix = \"\"".to_owned());
         return Err(place.error(fault, at, key, "the query has no criteria", hint));
+    }
+    if query.sparql.is_none() && !query.by.is_empty() {
+        let message = "`by` names the authors of what `sparql` reads, which is not given";
+        let hint = Some("name the authors of metadata in `metadata`".to_owned());
+        return Err(place.error(fault, at, key, message, hint));
+    }
+    if query.by.len() > AUTHORS_MAX {
+        let message = format!("`by` names more than {AUTHORS_MAX} accounts");
+        return Err(place.error(fault, at, key, message, None));
     }
     if query.unit.is_some() && query.observed_property.is_none() {
         let message =

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::{
-    Command, Descriptor, FALLBACK_AFTER, FieldInput, KEYS, Output, Selection, Source, Statement,
-    StreamQuery,
+    Command, Descriptor, FALLBACK_AFTER, FieldInput, KEYS, MetadataQuery, MetadataValue, Output,
+    Selection, Source, Statement, StreamQuery,
 };
 use crate::{
     AHEAD, BindingPolicy, EarlyPolicy, Extent, Field, FieldType, LatePolicy, Value, WindowClock,
@@ -207,7 +207,30 @@ fn query_of(query: &StreamQuery) -> String {
     let parts = parts
         .into_iter()
         .filter_map(|(key, value)| Some(format!("{key} = {}", quoted(value.as_ref()?))));
-    format!("{{ {} }}", parts.collect::<Vec<_>>().join(", "))
+    let mut parts: Vec<String> = parts.collect();
+    if !query.by.is_empty() {
+        parts.push(format!("by = {}", list(&query.by)));
+    }
+    if !query.metadata.is_empty() {
+        let pieces: Vec<String> = query.metadata.iter().map(metadata_of).collect();
+        parts.push(format!("metadata = [{}]", pieces.join(", ")));
+    }
+    format!("{{ {} }}", parts.join(", "))
+}
+
+fn metadata_of(query: &MetadataQuery) -> String {
+    let piece_type = quoted(&query.piece_type);
+    let value = match &query.value {
+        None => String::new(),
+        Some(MetadataValue::Text(text)) => format!(", value = {}", quoted(text)),
+        Some(MetadataValue::Uri(uri)) => format!(", uri = {}", quoted(uri)),
+    };
+    format!("{{ type = {piece_type}{value}, by = {} }}", list(&query.by))
+}
+
+fn list(texts: &[String]) -> String {
+    let texts: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
+    format!("[{}]", texts.join(", "))
 }
 
 fn write_output(out: &mut Writer, name: &str, output: &Output, plain: Option<&Statement>) {

@@ -19,6 +19,7 @@ use chappe_xml::{Element, Limits};
 
 pub use answer::Answer;
 pub use request::{GENERIC, Message, NAMESPACE, Port, Request};
+pub(crate) use schema::schema_text;
 pub use schema::{schema_of_lang, wsdl};
 
 use super::error::{Error, ErrorCode};
@@ -36,6 +37,11 @@ pub fn receive(
 ) -> Result<Message, Fault> {
     let body = body(document, limits, operator)?;
     read::message(&body, port).map_err(|error| client_fault(&error, operator))
+}
+
+/// Reads the element in the body of a request.
+pub(crate) fn read_body(body: &Element, port: Port) -> Result<Message, Error> {
+    read::message(body, port)
 }
 
 /// The fault of a request that its sender has to change.

@@ -407,6 +407,15 @@ fn schema(location_of_lang: &str) -> Element {
     .with_children(calls)
 }
 
+/// The schema of all messages as text, for the WSDL of other interfaces.
+pub(crate) fn schema_text(location_of_lang: &str) -> String {
+    let schema = schema(location_of_lang);
+    let schema = schema
+        .with_namespace("xsd", XSD)
+        .with_namespace("uddi", NAMESPACE);
+    schema.to_text()
+}
+
 /// The schema of `xml:lang`, to which the descriptions refer as `xml.xsd` next to their ports. Readers
 /// without access to the Internet would not find it elsewhere.
 #[must_use]
