@@ -69,6 +69,14 @@ class Server:
         return subprocess.run([*self.user("pg_isready"), "-q", "-h", str(self.work)], check=False).returncode == 0
 
     def kill(self) -> None:
+        """Kills all processes of the server, as a power cut would: one that is left could still commit."""
+        self.process.send_signal(signal.SIGSTOP)
+        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        for child in children:
+            try:
+                os.kill(int(child), signal.SIGKILL)
+            except ProcessLookupError:
+                pass
         self.process.kill()
         self.process.wait()
 

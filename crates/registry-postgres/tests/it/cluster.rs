@@ -116,9 +116,13 @@ impl Cluster {
         }
     }
 
-    /// Kills the server as a power cut would.
+    /// Kills the server with all its processes, as a power cut would. Without its first process alone, the others
+    /// could still commit what the next server, which starts at once, does not see.
     pub(crate) fn kill(&mut self) {
         if let Some(mut server) = self.server.take() {
+            let first = server.id();
+            signal("STOP", &[first]);
+            signal("KILL", &children_of(first));
             server.kill().unwrap();
             server.wait().unwrap();
         }
@@ -193,4 +197,28 @@ impl Drop for Cluster {
 fn is_root() -> bool {
     let own = std::fs::metadata("/proc/self").unwrap();
     std::os::unix::fs::MetadataExt::uid(&own) == 0
+}
+
+fn signal(name: &str, processes: &[u32]) {
+    if !processes.is_empty() {
+        let processes = processes.iter().map(u32::to_string);
+        // One of them may have ended.
+        let _ = Command::new("kill")
+            .arg(format!("-{name}"))
+            .args(processes)
+            .stderr(Stdio::null())
+            .status();
+    }
+}
+
+fn children_of(parent: u32) -> Vec<u32> {
+    let all = std::fs::read_dir("/proc").unwrap();
+    let ids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let is_child = |id: &u32| {
+        // The name in parentheses may have spaces.
+        let text = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        let rest = text.rsplit(')').next().unwrap_or_default();
+        rest.split_whitespace().nth(1) == Some(parent.to_string().as_str())
+    };
+    ids.filter(is_child).collect()
 }
