@@ -18,6 +18,8 @@ pub struct SignatureRules {
     pub publication: SignatureMode,
     /// The same for `/uddi/wsdl`.
     pub documents: SignatureMode,
+    /// The same for `/uddi/metadata`.
+    pub metadata: SignatureMode,
     /// File of the authorities (PEM) that issue certificates of signers; empty: none. Relative to this file.
     pub authorities: PathBuf,
     /// File of lists of revoked certificates (PEM); empty: none. An expired list refuses all certificates of its
@@ -53,9 +55,13 @@ impl SignatureRules {
     /// Whether signatures count at any interface.
     #[must_use]
     pub fn are_used(&self) -> bool {
-        [self.inquiry, self.publication, self.documents]
-            .iter()
-            .any(|mode| *mode != SignatureMode::Off)
+        let modes = [
+            self.inquiry,
+            self.publication,
+            self.documents,
+            self.metadata,
+        ];
+        modes.iter().any(|mode| *mode != SignatureMode::Off)
     }
 }
 

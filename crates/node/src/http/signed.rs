@@ -10,7 +10,7 @@ use axum::response::Response;
 use chappe_registry::uddi::message::fault_text;
 use chappe_registry::uddi::{Error, ErrorCode};
 
-use super::{uddi, wsdl};
+use super::{uddi, uddi_metadata, wsdl};
 use crate::accounts::Caller;
 use crate::config::{Config, Read, SignatureMode};
 use crate::shared::App;
@@ -22,6 +22,7 @@ fn mode_at(config: &Config, path: &str) -> SignatureMode {
         uddi::INQUIRY => config.signatures.inquiry,
         uddi::PUBLISH => config.signatures.publication,
         wsdl::PATH => config.signatures.documents,
+        uddi_metadata::PATH => config.signatures.metadata,
         _ => SignatureMode::Off,
     }
 }

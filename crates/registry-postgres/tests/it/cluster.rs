@@ -116,8 +116,7 @@ impl Cluster {
         }
     }
 
-    /// Kills the server with all its processes, as a power cut would. Without its first process alone, the others
-    /// could still commit what the next server, which starts at once, does not see.
+    /// Kills the server with all its processes, as a power cut would.
     pub(crate) fn kill(&mut self) {
         if let Some(mut server) = self.server.take() {
             let first = server.id();

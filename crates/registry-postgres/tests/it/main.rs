@@ -225,7 +225,8 @@ fn kills_lose_nothing_and_double_nothing() {
             std::thread::spawn(move || {
                 while !ends.load(Ordering::Relaxed) {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    let bits = u128::from(number + 1) << 64 | 0x5eed;
+                    // Above the bits of a UUID's version, which would make two keys one.
+                    let bits = u128::from(number + 1) << 80 | 0x5eed;
                     let saved = save(&registry, &business, number, bits);
                     let mut seen = seen.lock().unwrap();
                     match saved {
