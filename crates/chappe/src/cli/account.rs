@@ -67,13 +67,13 @@ pub(crate) struct AccountAdd {
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
     /// Also make a token, with --certificate or --key.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub with_token: bool,
     /// Its credentials are not accepted from this time on (RFC 3339).
     #[arg(long, value_name = "TIME")]
     pub expires: Option<String>,
     /// Its shares of the node in percent, where they differ from the configured ones; see `account share`.
-    #[arg(long, value_name = "bytes=N,streams=N,requests=N", value_parser = share)]
+    #[arg(long, value_name = "bytes=N,streams=N,requests=N", value_parser = share, hide_short_help = true)]
     pub share: Option<Share>,
     /// Write the token to this new file, readable by its owner only, instead of printing it.
     #[arg(long, value_name = "FILE")]

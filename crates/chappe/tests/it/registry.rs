@@ -68,22 +68,28 @@ impl Bench {
     }
 }
 
-fn on_bench(work: impl AsyncFnOnce(&Bench, &std::path::Path)) {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let mut config = Config {
-        name: "test".into(),
-        data_directory: folder.path().join("data"),
-        sensors_directory: folder.path().join("sensors"),
-        ..Config::default()
-    };
-    config.http.listen = "127.0.0.1:0".parse().expect("an address");
-    config.discovery.enabled = false;
-    config.log.min_free_bytes = 0;
-    let runtime = chappe_node::runtime().expect("a runtime");
-    runtime.block_on(async {
+impl Bench {
+    async fn start(folder: &std::path::Path) -> Self {
+        let mut config = Config {
+            name: "test".into(),
+            data_directory: folder.join("data"),
+            sensors_directory: folder.join("sensors"),
+            ..Config::default()
+        };
+        config.http.listen = "127.0.0.1:0".parse().expect("an address");
+        config.discovery.enabled = false;
+        config.log.min_free_bytes = 0;
         let node = Node::start(config).await.expect("it starts");
         let token = node.new_token().expect("a new token").to_owned();
-        let bench = Bench { node, token };
+        Self { node, token }
+    }
+}
+
+fn on_bench(work: impl AsyncFnOnce(&Bench, &std::path::Path)) {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let runtime = chappe_node::runtime().expect("a runtime");
+    runtime.block_on(async {
+        let bench = Bench::start(folder.path()).await;
         work(&bench, folder.path()).await;
         bench.node.shutdown().await.expect("it ends");
     });
@@ -202,5 +208,81 @@ fn changes_are_followed_and_resumed() {
         assert_eq!(changes[1][..3], ["removed", "other", "urn:x:1"], "{seen}");
         let (code, told) = bench.refused(&["subscribe", "--query", "SELECT"]).await;
         assert_eq!(code, 2, "{told}");
+    });
+}
+
+#[test]
+fn metadata_is_attached_listed_updated_and_withdrawn() {
+    on_bench(async |bench, _| {
+        let (subject, state) = ("http://example.com/pump-7", "http://example.com/calibrated");
+        bench.text(&["publish", subject, "Pump 7"]).await;
+        let key = bench
+            .text(&["annotate", subject, state, "2026-11-20"])
+            .await;
+        let key = key.trim();
+        bench
+            .text(&["annotate", subject, state, "2026-11-26", "--piece", key])
+            .await;
+        let manual = [
+            "annotate",
+            subject,
+            "http://example.com/manual",
+            "--uri",
+            "http://example.com/pump.pdf",
+        ];
+        bench.text(&manual).await;
+        let listed = bench.json(&["annotations", subject, "--type", state]).await;
+        let piece = &listed["pieces"][0];
+        assert_eq!(
+            (&piece["value"], &piece["author"]),
+            (&json!("2026-11-26"), &json!("operator"))
+        );
+        let shown = bench.text(&["annotations", subject]).await;
+        assert!(shown.contains("<http://example.com/pump.pdf>"), "{shown}");
+        bench.text(&["withdraw", key]).await;
+        let (code, told) = bench
+            .refused(&["annotations", subject, "--type", state])
+            .await;
+        assert_eq!(code, 1, "{told}");
+        let (code, told) = bench.refused(&["annotate", "urn:x:none", state, "1"]).await;
+        assert_eq!(code, 2, "{told}");
+    });
+}
+
+#[test]
+fn a_registry_moves_to_another_node_in_a_file() {
+    on_bench(async |bench, folder| {
+        let subject = "http://example.com/pump-7";
+        bench
+            .text(&["publish", subject, "Pump 7", "--kind", "device"])
+            .await;
+        bench
+            .text(&[
+                "annotate",
+                subject,
+                "http://example.com/calibrated",
+                "2026-11-20",
+            ])
+            .await;
+        let file = folder.join("registry.nq");
+        let file = file.to_str().expect("text").to_owned();
+        bench.text(&["export", "--to", &file]).await;
+        let scratch = tempfile::tempdir().expect("a scratch folder");
+        let other = Bench::start(scratch.path()).await;
+        let told = other.text(&["import", &file]).await;
+        assert!(told.starts_with("imported "), "{told}");
+        let shown = other.json(&["show", subject]).await;
+        assert_eq!(shown, bench.json(&["show", subject]).await);
+        let pieces = other.json(&["annotations", subject]).await;
+        assert_eq!(pieces["pieces"][0]["value"], "2026-11-20");
+        let (code, told) = other.refused(&["import", "registry.txt"]).await;
+        assert_eq!(code, 2);
+        assert!(told.contains("--format"), "{told}");
+        let wrong = format!("{file}.nq");
+        std::fs::write(&wrong, "<urn:x:1> nonsense .").expect("written");
+        let (code, told) = other.refused(&["import", &wrong]).await;
+        assert_eq!(code, 2);
+        assert!(told.contains("line 1"), "{told}");
+        other.node.shutdown().await.expect("it ends");
     });
 }

@@ -323,7 +323,7 @@ fn all_lists_are_read_in_parts_by_cursors_of_their_own() {
         let fields = [("Authorization", bearer.as_str())];
         let ask = async |path: &str| send(&node, "GET", path, &fields, b"").await;
         let lists = lists();
-        assert_eq!(lists.len(), 16, "{lists:?}");
+        assert_eq!(lists.len(), 17, "{lists:?}");
         // `c3RyYW5nZTph` is `strange:a`.
         let refused = [
             ("limit=0", "at least 1"),

@@ -29,7 +29,7 @@ use crate::things;
         (ThingDescription = "application/td+json"), (ThingDescription = "application/json"),
         (ThingDescription = "application/ld+json"))),
     responses((status = 201, description = "`Location` names the thing"),
-        (status = 400, body = InvalidThing, description = "`validationErrors` names the faults"),
+        (status = 400, content_type = "application/problem+json", body = InvalidThing, description = "`validationErrors` names the faults"),
         (status = 413, body = Problem), (status = 415, body = Problem), (status = 429, body = Problem),
         (status = 507, body = Problem)))]
 pub(crate) async fn register(
@@ -61,7 +61,7 @@ pub(crate) async fn register(
         (ThingDescription = "application/td+json"), (ThingDescription = "application/json"),
         (ThingDescription = "application/ld+json"))),
     responses((status = 201, description = "it is new"), (status = 204, description = "it is replaced"),
-        (status = 400, body = InvalidThing, description = "`validationErrors` names the faults"),
+        (status = 400, content_type = "application/problem+json", body = InvalidThing, description = "`validationErrors` names the faults"),
         (status = 403, body = Problem, description = "it belongs to another account, or is a found device"),
         (status = 409, body = Problem, description = "the id is the key of another kind of entity"),
         (status = 413, body = Problem), (status = 415, body = Problem), (status = 429, body = Problem),
@@ -97,7 +97,7 @@ pub(crate) async fn put(
     params(("id" = String, Path, description = "The thing's id, percent-encoded")),
     request_body(content((ThingDescription = "application/merge-patch+json"))),
     responses((status = 204), (status = 404, body = Problem),
-        (status = 400, body = InvalidThing, description = "`validationErrors` names the faults of the result"),
+        (status = 400, content_type = "application/problem+json", body = InvalidThing, description = "`validationErrors` names the faults of the result"),
         (status = 403, body = Problem, description = "it belongs to another account, or is a found device"),
         (status = 409, body = Problem, description = "the id is the key of another kind of entity"),
         (status = 413, body = Problem), (status = 415, body = Problem), (status = 429, body = Problem),
