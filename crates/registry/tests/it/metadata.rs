@@ -705,7 +705,8 @@ fn value() -> impl Strategy<Value = Value> {
         text.prop_map(Value::Text),
         "urn:[a-z0-9:?&=]{1,20}".prop_map(Value::Uri),
         (text, "urn:[a-z]{1,9}").prop_map(|(value, datatype)| Value::Typed { value, datatype }),
-        "[a-zäλ &]{0,20}".prop_map(|text| Value::Typed {
+        // Not empty: an element without content is written in the short form.
+        "[a-zäλ &]{1,20}".prop_map(|text| Value::Typed {
             value: format!(
                 "<a xmlns=\"urn:x\" b=\"c\">{}</a>",
                 text.replace('&', "&amp;")

@@ -305,7 +305,9 @@ mod tests {
         );
         for name in NAMES {
             let declared = format!("<xsd:element name=\"{name}\">");
-            assert_eq!(text.matches(&declared).count(), 1, "{name}");
+            // UDDI's schema, which stands beside, declares one of the same name.
+            let count = if name == "find_service" { 2 } else { 1 };
+            assert_eq!(text.matches(&declared).count(), count, "{name}");
             let operation = format!("<operation name=\"{name}\"><input");
             assert_eq!(text.matches(&operation).count(), 1, "{name}");
         }
