@@ -47,7 +47,7 @@ fn check_unbounded(data: &[u8]) {
 
 /// Attaches a piece once more, as an answer brings it.
 fn check_again(piece: &Piece) {
-    let text = Answer::Piece(piece.clone()).to_text("test");
+    let text = Answer::Piece(Box::new(piece.clone())).to_text("test");
     let read = Envelope::parse(text.as_bytes(), Limits::default());
     let info = read.unwrap_or_else(|error| panic!("{error}: {text}")).body;
     let name = |local| Name::new(NAMESPACE, local);

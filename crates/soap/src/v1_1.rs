@@ -82,7 +82,7 @@ pub enum FaultCode {
     Client,
     /// The server failed; a retry may help.
     Server,
-    /// The signature is not accepted: a code of [`WSSE`](crate::security::WSSE), as of
+    /// The signature is not accepted: a code of [`WSSE`], as of
     /// [`SecurityError::fault_subcode`](crate::security::SecurityError::fault_subcode).
     Security(&'static str),
 }

@@ -731,7 +731,7 @@ proptest! {
             access: Access::Public,
             rights: Rights::default(),
         };
-        let text = Answer::Piece(piece.clone()).to_text("test");
+        let text = Answer::Piece(Box::new(piece.clone())).to_text("test");
         let inner = text
             .split_once("<meta:metadataType").unwrap().1
             .split_once("<meta:author").unwrap().0;

@@ -48,7 +48,7 @@ impl Metadata {
     /// Those of the request; `E_unsupported` for one that changes something.
     pub fn answer(&self, request: &Request) -> Result<Answer, Error> {
         Ok(match request {
-            Request::Detail(key) => Answer::Piece(self.piece(key)?),
+            Request::Detail(key) => Answer::Piece(Box::new(self.piece(key)?)),
             Request::OfEntity(subject, part) => {
                 Answer::Pieces(self.of_subject(subject, part.after(), part.limit())?)
             }
@@ -182,7 +182,10 @@ impl Annotator<'_> {
             Request::Attach(draft) => {
                 let changed = self.attach(draft)?;
                 Changed {
-                    value: (changed.value.key.clone(), Answer::Piece(changed.value)),
+                    value: (
+                        changed.value.key.clone(),
+                        Answer::Piece(Box::new(changed.value)),
+                    ),
                     publication: changed.publication,
                 }
             }

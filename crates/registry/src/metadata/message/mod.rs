@@ -80,7 +80,7 @@ impl Request {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// metadataInfo.
-    Piece(Piece),
+    Piece(Box<Piece>),
     /// metadataInfos.
     Pieces(Page<Piece>),
     /// entityReferenceList: keys with the types of the entities.
