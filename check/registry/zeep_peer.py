@@ -96,7 +96,8 @@ def device(url: str, user: str, credential: str, name: str) -> None:
     content = documents.getWSDLAdvertContent(key=held.key).content
     expect(b"PeerPulse" in content and len(content) == held.size, "getWSDLAdvertContent")
     operations = documents.getOperationsByURL(url=held.key).operationInfo
-    output = documents.getOutputMessageOfOperation(operation=operations[0].iri).messageInfo
+    # zeep gives a list of one kind as it is.
+    output = documents.getOutputMessageOfOperation(operation=operations[0].iri)
     expect(output[0].partInfo[0].element is not None, "getOutputMessageOfOperation")
     token = publish.get_authToken(userID=user, cred=credential, **version).authInfo
     added = documents.addWSDLFile(authInfo=token, key="urn:zeep", content=content)

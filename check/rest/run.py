@@ -35,15 +35,20 @@ enabled = false
 [access]
 read = "token"
 """
-# What the generator has no code for. Text bodies have JSON or a form beside them, or are read by other nodes.
+# What the generator has no code for. Text bodies have JSON or a form beside them, are read by other nodes, or are files of
+# formats that have no JSON: WSDL, ontologies, exports of the registry.
 UNSUPPORTED = {
     "application/x-ndjson", "text/csv", "application/toml", "application/sparql-query",
     "application/xml", "application/vnd.chappe.postcard", "application/vnd.msgpack",
-    "application/openmetrics-text",
+    "application/openmetrics-text", "text/xml", "application/n-quads", "application/trig", "application/n-triples",
+    "application/rdf+xml", "text/turtle",
 }
-NOT_GENERATED = {"POST /api/v1/exchange/contact-points/{link}/{secret}"}
+NOT_GENERATED = {
+    "POST /api/v1/exchange/contact-points/{link}/{secret}", "PUT /api/v1/registry/documents/{key}",
+    "PUT /api/v1/registry/ontologies/{key}", "POST /api/v1/registry/import",
+}
 # Answers without end; schemathesis would wait for it.
-ENDLESS = ("follow_streams", "pull_stream")
+ENDLESS = ("follow_streams", "pull_stream", "follow_registry", "follow_things", "follow_things_by_type")
 CHECKS = ("not_a_server_error", "status_code_conformance", "content_type_conformance",
           "response_schema_conformance", "response_headers_conformance")
 FUZZ_S = 45
