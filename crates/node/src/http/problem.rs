@@ -35,7 +35,7 @@ pub(crate) struct InvalidThing {
     #[serde(flatten)]
     pub(crate) problem: Problem,
     /// The members that are not valid.
-    #[serde(rename = "validationErrors")]
+    #[serde(rename = "validationErrors", default)]
     pub(crate) validation_errors: Vec<ValidationError>,
 }
 

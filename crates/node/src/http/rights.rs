@@ -21,7 +21,7 @@ use crate::shared::App;
 /// Those who have each right to an entity, besides its owner and administrators of the node: `everybody`,
 /// `accounts`, `account:NAME`, `group:NAME`, or `role:` with read, write, operate or administer. Each right
 /// includes those before it.
-#[derive(Deserialize, Serialize, ToSchema)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StatedRights {
     /// Who may find and read it.
@@ -44,9 +44,15 @@ pub(crate) struct EntityRights {
     key: String,
     /// Its owner, who has all rights.
     owner: String,
-    /// The others.
-    #[serde(flatten)]
-    rights: StatedRights,
+    /// Who may find and read it.
+    read: Vec<String>,
+    /// Who may attach metadata to it. Null: if everybody may read it, the accounts with the role `write`;
+    /// otherwise nobody else.
+    annotate: Option<Vec<String>>,
+    /// Who may replace and remove it.
+    write: Vec<String>,
+    /// Who may read and change its rights.
+    administer: Vec<String>,
 }
 
 impl EntityRights {
@@ -73,12 +79,10 @@ impl EntityRights {
         Self {
             key: entity.key.clone(),
             owner: entity.owner.clone(),
-            rights: StatedRights {
-                read,
-                annotate: rights.annotate.as_deref().map(texts),
-                write: texts(&rights.write),
-                administer: texts(&rights.administer),
-            },
+            read,
+            annotate: rights.annotate.as_deref().map(texts),
+            write: texts(&rights.write),
+            administer: texts(&rights.administer),
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{TD_JSON, ThingDescription};
+use super::{TD_JSON, ThingDescription, ThingList};
 use crate::accounts::Caller;
 use crate::http::params::{Name, Params};
 use crate::http::parts;
@@ -132,7 +132,7 @@ impl Page {
 /// that the node has found. With `offset` or `limit` the field `Link` names the next page, and by the `etag`
 /// of the canonical address the state of the list.
 #[utoipa::path(get, path = "/things", tag = "things", params(ThingListParams),
-    responses((status = 200, content_type = "application/ld+json", body = Vec<ThingDescription>),
+    responses((status = 200, content_type = "application/ld+json", body = ThingList),
         (status = 400, body = Problem), (status = 503, body = Problem)))]
 pub(crate) async fn list(
     State(app): State<App>,

@@ -34,7 +34,7 @@ const TD_JSON: &str = "application/td+json";
 pub(crate) struct ThingDescription {
     /// Names `https://www.w3.org/2022/wot/td/v1.1`, and prefixes of further vocabularies.
     #[schema(rename = "@context")]
-    context: Vec<String>,
+    context: serde_json::Value,
     /// An absolute IRI; the directory gives one to a document without it.
     id: Option<String>,
     /// For people.
@@ -42,8 +42,19 @@ pub(crate) struct ThingDescription {
     /// The schemes that `security` may name.
     #[schema(rename = "securityDefinitions")]
     security_definitions: serde_json::Map<String, serde_json::Value>,
-    /// Names of schemes.
-    security: Vec<String>,
+    /// The name of a scheme, or a list of names.
+    security: serde_json::Value,
+}
+
+/// The things of a list.
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "documentation only")]
+#[serde(untagged)]
+pub(crate) enum ThingList {
+    /// With `format=array`.
+    Array(Vec<ThingDescription>),
+    /// With `format=collection`: a page with its links and `members`.
+    Collection(serde_json::Map<String, serde_json::Value>),
 }
 
 /// The answer to a change that failed.
