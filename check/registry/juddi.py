@@ -23,7 +23,7 @@ from collections import Counter
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-from network import CheckFailed, Process, expect, run_in, until  # noqa: E402
+from network import CheckFailed, Process, expect, run_in  # noqa: E402
 from run import CONFIGURATION  # noqa: E402
 
 UDDI = "urn:uddi-org:api_v2"
@@ -64,9 +64,6 @@ class Registry:
     def learn(self, handle: str, key: str) -> None:
         self.keys[handle] = key
         self.names[plain(key)] = handle
-
-    def forget(self, handle: str) -> None:
-        """The key stays known by its name: later requests still ask for it."""
 
 
 def plain(key: str) -> str:

@@ -62,6 +62,7 @@ class Server:
                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             if self.answers():
                 return
+            # It needs the processor to start.
             time.sleep(0.05)
         raise CheckFailed("PostgreSQL does not start")
 
@@ -174,6 +175,7 @@ class Publisher(threading.Thread):
             except (OSError, http.client.HTTPException, AttributeError):
                 # The node was killed: it may have stored the service.
                 self.unknown.add(name)
+                # It is started again meanwhile.
                 time.sleep(0.05)
                 continue
             if status == 200:
@@ -182,6 +184,7 @@ class Publisher(threading.Thread):
                 self.node.session = None
             else:
                 self.refused.add(name)
+                # PostgreSQL is away.
                 time.sleep(0.02)
 
 
@@ -215,6 +218,7 @@ def check(chappe: str, work: pathlib.Path) -> None:
         for publisher in publishers:
             publisher.start()
         for number in range(KILLS):
+            # Publishers work between two faults.
             time.sleep(1)
             if number % 3 == 2:
                 server.kill()
@@ -231,6 +235,7 @@ def check(chappe: str, work: pathlib.Path) -> None:
                 node = nodes[number % 2]
                 node.process.stop(signal.SIGKILL)
                 node.start()
+        # And after the last one.
         time.sleep(3)
         end.set()
         for publisher in publishers:

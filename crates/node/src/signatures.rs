@@ -133,12 +133,13 @@ impl Signatures {
     }
 
     /// A signed document; as it is if there is no certificate.
-    fn sign(&self, text: String, limits: Limits) -> Result<String, SecurityError> {
+    fn sign(&self, document: &[u8]) -> Result<Vec<u8>, SecurityError> {
         let Some(signer) = &self.signer else {
-            return Ok(text);
+            return Ok(document.to_vec());
         };
-        let envelope = Element::parse_within(text.as_bytes(), limits)?;
-        signer.sign(&envelope, unix_s(), &self.random)
+        let envelope = Element::parse(document)?;
+        let signed = signer.sign(&envelope, unix_s(), &self.random)?;
+        Ok(signed.into_bytes())
     }
 }
 
@@ -180,24 +181,15 @@ pub(crate) fn receive(
 }
 
 /// An answer, signed if the interface looks at signatures and the node has a certificate for it.
-pub(crate) fn answer(app: &Shared, mode: SignatureMode, text: String, limits: Limits) -> String {
-    let Some(signatures) = app
-        .signatures
-        .as_ref()
-        .filter(|_| mode != SignatureMode::Off)
-    else {
-        return text;
-    };
-    signatures.sign(text, limits).unwrap_or_else(|error| {
-        let text = format!("cannot sign the answer: {error}");
-        tracing::warn!("{text}");
-        let fault = Fault {
-            code: FaultCode::Server,
-            text: text.into(),
-            detail: Vec::new(),
-        };
-        chappe_soap::v1_1::to_text(fault.into_element())
-    })
+///
+/// # Errors
+/// The reason why it cannot be signed: above all, it is longer than a signed message may be.
+pub(crate) fn answer(app: &Shared, mode: SignatureMode, answer: &[u8]) -> Result<Vec<u8>, String> {
+    let signatures = app.signatures.as_ref();
+    match signatures.filter(|_| mode != SignatureMode::Off) {
+        None => Ok(answer.to_vec()),
+        Some(signatures) => signatures.sign(answer).map_err(|error| error.to_string()),
+    }
 }
 
 fn refusal(error: &SecurityError) -> Fault {

@@ -37,23 +37,24 @@ pub(super) async fn judge(State(app): State<App>, request: Request, next: Next) 
         Ok(request) => next.run(request).await,
         Err(answer) => answer,
     };
-    let caller = Caller::default();
+    sign(&app, mode, answer).await.unwrap_or_else(|reason| {
+        let text = format!("cannot sign the answer: {reason}");
+        tracing::warn!("{text}");
+        uddi::failed(&app, &Error::new(ErrorCode::FatalError, text))
+    })
+}
+
+/// A signed answer. It takes no permit: the change that it answers may have been made.
+async fn sign(app: &App, mode: SignatureMode, answer: Response) -> Result<Response, String> {
     let (mut parts, body) = answer.into_parts();
     // Answers are as long as the node makes them.
-    let body = axum::body::to_bytes(body, usize::MAX)
-        .await
-        .unwrap_or_default();
-    let signed = uddi::run(&app, &caller, move |app| {
-        let text = String::from_utf8_lossy(&body).into_owned();
-        signatures::answer(app, mode, text, uddi::limits(app))
-    });
-    match signed.await {
-        Ok(text) => {
-            parts.headers.remove(header::CONTENT_LENGTH);
-            Response::from_parts(parts, Body::from(text))
-        }
-        Err(error) => uddi::failed(&app, &error),
-    }
+    let body = axum::body::to_bytes(body, usize::MAX).await;
+    let body = body.map_err(|error| error.to_string())?;
+    let of = app.clone();
+    let signed = tokio::task::spawn_blocking(move || signatures::answer(&of, mode, &body));
+    let text = signed.await.map_err(|error| error.to_string())??;
+    parts.headers.remove(header::CONTENT_LENGTH);
+    Ok(Response::from_parts(parts, Body::from(text)))
 }
 
 /// The request with the elements that were signed, or as it is.

@@ -218,6 +218,44 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
+    /// What was answered. Without a change there is no record of it.
+    pub(super) fn answered(
+        app: &App,
+        answer: Response,
+        publication: Option<Publication>,
+        (change, charge): (Change, Option<AuditCharge>),
+    ) -> Self {
+        let change = match publication.is_some() {
+            true => Some((change, charge)),
+            false => {
+                Audit::cancel(app, charge);
+                None
+            }
+        };
+        Self {
+            answer: Ok(answer),
+            publication,
+            change,
+        }
+    }
+
+    /// A request that failed, with the record of it if it was for a change.
+    pub(super) fn failed(
+        app: &App,
+        caller: &Caller,
+        error: Error,
+        change: Option<(Change, Option<AuditCharge>)>,
+    ) -> Self {
+        if error.code == ErrorCode::AccountLimitExceeded {
+            let (drops, reason) = (&app.observability.drops, "uddi_limit");
+            drops.record(Hop::Http, reason, caller.name(), error.detail.clone(), None);
+        }
+        Self {
+            change,
+            ..Self::refused(error)
+        }
+    }
+
     pub(super) fn refused(error: Error) -> Self {
         Self {
             answer: Err(error),
@@ -320,29 +358,13 @@ fn change(app: &App, bytes: &[u8], sender: &Caller, address: Option<IpAddr>) -> 
     match done {
         Ok((answer, publication)) => {
             let subject = format!("{name} {}", request.keys(&answer).join(", "));
-            let change = match (&publication, charge) {
-                (Some(_), charge) => Some((record(subject), charge.flatten())),
-                (None, charge) => {
-                    Audit::cancel(app, charge.flatten());
-                    None
-                }
-            };
-            Outcome {
-                answer: Ok(text(&answer)),
-                change,
-                publication,
-            }
+            let change = (record(subject), charge.flatten());
+            Outcome::answered(app, text(&answer), publication, change)
         }
         Err(error) => {
-            if error.code == ErrorCode::AccountLimitExceeded {
-                let (drops, reason) = (&app.observability.drops, "uddi_limit");
-                drops.record(Hop::Http, reason, caller.name(), error.detail.clone(), None);
-            }
             let subject = format!("{name} {}", error.code.as_str());
-            Outcome {
-                change: charge.map(|charge| (record(subject), charge)),
-                ..Outcome::refused(error)
-            }
+            let change = charge.map(|charge| (record(subject), charge));
+            Outcome::failed(app, &caller, error, change)
         }
     }
 }

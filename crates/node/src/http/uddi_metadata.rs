@@ -16,13 +16,12 @@ use chappe_registry::metadata::Annotator;
 use chappe_registry::metadata::message::{self, Message, Request};
 use chappe_registry::uddi::message::fault_text;
 use chappe_registry::uddi::{Error, ErrorCode};
-use chappe_transport::Hop;
 
 use super::publish::room;
 use super::uddi::{
     Outcome, address, faulty, limits, may_publish, no_audit_room, publisher, read, run, soap,
 };
-use crate::accounts::{Audit, Caller, Change};
+use crate::accounts::{Caller, Change};
 use crate::clock;
 use crate::registrar::key_bits;
 use crate::shared::App;
@@ -123,29 +122,12 @@ fn change(app: &App, received: &Message, caller: &Caller, address: Option<IpAddr
     let done = may_publish(caller).and_then(|()| save(app, caller, &received.request));
     match done {
         Ok((key, response, publication)) => {
-            let change = match publication.is_some() {
-                true => Some((record(format!("{name} {key}")), charge)),
-                false => {
-                    Audit::cancel(app, charge);
-                    None
-                }
-            };
-            Outcome {
-                answer: Ok(response),
-                publication,
-                change,
-            }
+            let change = (record(format!("{name} {key}")), charge);
+            Outcome::answered(app, response, publication, change)
         }
         Err(error) => {
-            if error.code == ErrorCode::AccountLimitExceeded {
-                let (drops, reason) = (&app.observability.drops, "uddi_limit");
-                drops.record(Hop::Http, reason, caller.name(), error.detail.clone(), None);
-            }
             let subject = format!("{name} {}", error.code.as_str());
-            Outcome {
-                change: Some((record(subject), charge)),
-                ..Outcome::refused(error)
-            }
+            Outcome::failed(app, caller, error, Some((record(subject), charge)))
         }
     }
 }

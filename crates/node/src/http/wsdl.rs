@@ -16,11 +16,10 @@ use chappe_registry::uddi::{Error, ErrorCode, Publisher};
 use chappe_registry::wsdl::NewDocument;
 use chappe_registry::wsdl::message::{self, Add, Answer, Message, Request};
 use chappe_registry::{Access, Publication, Right};
-use chappe_transport::Hop;
 
 use super::publish::room;
 use super::uddi::{self, Outcome};
-use crate::accounts::{Audit, Caller, Change};
+use crate::accounts::{Caller, Change};
 use crate::clock;
 use crate::documents::{self, Collected, media_type_of};
 use crate::registrar::{NODE_OWNER, OWN_KEYS, key_bits};
@@ -116,29 +115,12 @@ async fn change(
     Ok(match done {
         Ok((answer, publication)) => {
             let subject = format!("{name} {}", answer.keys().join(", "));
-            let change = match publication.is_some() {
-                true => Some((record(subject), charge)),
-                false => {
-                    Audit::cancel(app, charge);
-                    None
-                }
-            };
-            Outcome {
-                answer: Ok(uddi::soap(StatusCode::OK, answer.to_text())),
-                publication,
-                change,
-            }
+            let answer = uddi::soap(StatusCode::OK, answer.to_text());
+            Outcome::answered(app, answer, publication, (record(subject), charge))
         }
         Err(error) => {
-            if error.code == ErrorCode::AccountLimitExceeded {
-                let (drops, reason) = (&app.observability.drops, "uddi_limit");
-                drops.record(Hop::Http, reason, caller.name(), error.detail.clone(), None);
-            }
             let subject = format!("{name} {}", error.code.as_str());
-            Outcome {
-                change: Some((record(subject), charge)),
-                ..Outcome::refused(error)
-            }
+            Outcome::failed(app, &caller, error, Some((record(subject), charge)))
         }
     })
 }

@@ -70,15 +70,19 @@ pub(crate) async fn watch(app: App) {
     let mut changes = app.registry.subscribe(start, Principal::Operator);
     let mut ends = Ends::default();
     ends.read_all(&app).await;
+    let mut pause = ends.pause(now_ms());
     loop {
-        let pause = ends.pause(now_ms());
         tokio::select! {
             () = shutdown(&mut drain) => return,
-            item = changes.next() => follow(&app, &mut ends, item).await,
+            item = changes.next() => {
+                follow(&app, &mut ends, item).await;
+                pause = ends.pause(now_ms());
+            }
             () = tokio::time::sleep(pause) => {
-                if !remove_ended(&app, &mut ends).await {
-                    tokio::time::sleep(RETRY).await;
-                }
+                pause = match remove_ended(&app, &mut ends).await {
+                    true => ends.pause(now_ms()),
+                    false => RETRY,
+                };
             }
         }
     }

@@ -4,13 +4,13 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use chappe_node::Node;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
+use crate::common;
 use crate::common::devices::{device, looking, unique, until};
 use crate::common::{Answer, Operated, block, config, get, own_address, send};
 
@@ -491,14 +491,12 @@ fn a_devices_service_is_found_in_uddi_and_by_its_wsdl() {
         let documents = get(node, "/api/v1/registry/documents").await.body;
         assert!(documents.contains("urn:chappe:document:"), "{documents}");
         device.stop().await;
-        loop {
-            let inner = format!("<serviceKey>{key}</serviceKey>");
+        let inner = format!("<serviceKey>{key}</serviceKey>");
+        common::linked::until("its service is gone", async || {
             let answer = uddi(node, "/uddi/inquiry", "get_serviceDetail", "", &inner).await;
-            if answer.body.contains("E_invalidKeyPassed") {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+            answer.body.contains("E_invalidKeyPassed")
+        })
+        .await;
         let documents = get(node, "/api/v1/registry/documents").await.json();
         let of_device = |it: &&serde_json::Value| it["key"].as_str().unwrap().contains(&key);
         let left = documents["documents"]

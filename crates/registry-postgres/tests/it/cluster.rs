@@ -111,6 +111,7 @@ impl Cluster {
                     break;
                 }
                 assert!(Instant::now() < end, "the server does not answer");
+                // It needs the processor to start.
                 std::thread::sleep(Duration::from_millis(20));
             }
         }

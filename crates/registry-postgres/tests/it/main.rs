@@ -36,6 +36,7 @@ fn entities(registry: &Registry) -> Vec<Entity> {
         .collect()
 }
 
+/// Polls: what is waited for needs the processor more.
 fn until(what: &str, is_so: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     while !is_so() {
@@ -233,6 +234,7 @@ fn kills_lose_nothing_and_double_nothing() {
                         Some(()) => seen.stored.insert(number),
                         None => {
                             drop(seen);
+                            // Refused while the server is away: it needs the processor to start.
                             std::thread::sleep(Duration::from_millis(5));
                             continue;
                         }
@@ -242,9 +244,11 @@ fn kills_lose_nothing_and_double_nothing() {
         })
         .collect();
     for round in 0..20 {
+        // The clients work between two faults; whatever they reached is judged.
         std::thread::sleep(Duration::from_millis(100));
         if round % 5 == 4 {
             cluster.kill();
+            // They meet a server that is away.
             std::thread::sleep(Duration::from_millis(50));
             cluster.run();
         } else {

@@ -2,6 +2,8 @@
 //!
 //! Source: WoT Discovery, sections 7.3.1.1 and 7.3.1.2.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value, json};
 
 use super::fault::Faults;
@@ -37,8 +39,10 @@ impl Registration {
         let expires = wishes
             .and_then(|wishes| wishes.get("expires"))
             .and_then(Value::as_str);
-        #[expect(clippy::cast_possible_truncation, reason = "at most a hundred years")]
-        let after_ms = |ttl_s: f64| (ttl_s * 1_000.0).ceil() as i64;
+        let after_ms = |ttl_s: f64| {
+            let ttl = Duration::try_from_secs_f64(ttl_s).unwrap_or(Duration::MAX);
+            i64::try_from(ttl.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
+        };
         Self {
             created_ms,
             modified_ms: now_ms,
