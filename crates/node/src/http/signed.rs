@@ -45,7 +45,12 @@ pub(super) async fn judge(State(app): State<App>, request: Request, next: Next) 
 }
 
 /// A signed answer. It takes no permit: the change that it answers may have been made.
+/// What is no SOAP, such as a refusal of HTTP, stays as it is.
 async fn sign(app: &App, mode: SignatureMode, answer: Response) -> Result<Response, String> {
+    let kind = answer.headers().get(header::CONTENT_TYPE);
+    if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/xml")) {
+        return Ok(answer);
+    }
     let (mut parts, body) = answer.into_parts();
     // Answers are as long as the node makes them.
     let body = axum::body::to_bytes(body, usize::MAX).await;
