@@ -438,6 +438,11 @@ def taken_whole(node: Registry, text: str, known: set[str]) -> tuple:
     return name, attributes, inner, ((*lists[0][:3], tuple(whole)),)
 
 
+def services_of(business: tuple) -> tuple:
+    """The serviceInfos of a businessInfo."""
+    return next((part[3] for part in business[3] if part[0] == "serviceInfos"), ())
+
+
 def reading(node: Registry, peer: Registry, again: set[str], text: str, mine: tuple, other: tuple) -> str | None:
     """How jUDDI reads or orders a whole answer otherwise, if that explains it."""
     request, known = re.match(r"<(\w+)", text)[1], set(node.keys)
@@ -451,6 +456,12 @@ def reading(node: Registry, peer: Registry, again: set[str], text: str, mine: tu
     is_by_name = request in ("find_business", "find_service", "find_tModel") and "<name>" in text
     if is_by_name and "exactNameMatch" not in text and in_any_order(taken_whole(node, text, known)) == in_any_order(other):
         return "a name matches from the left (API, find_…, name); jUDDI compares the whole name, as version 3 does"
+    if request == "find_business" and "maxRows" in text:
+        whole, rows = taken_whole(node, text, known), int(re.search(r'maxRows="(\d+)"', text)[1])
+        pairs = [(services_of(one), services_of(another)) for one, another in zip(whole[3][0][3], other[3][0][3])]
+        is_cut = all({*fewer} <= {*services} and len(fewer) == min(rows, len(services)) for services, fewer in pairs)
+        if is_cut and [one[:2] for one in whole[3][0][3]] == [one[:2] for one in other[3][0][3]]:
+            return "maxRows is a number of businesses (API, find_business); jUDDI cuts the services of each as well"
     if request == "find_tModel" and "<identifierBag>" in text:
         less = re.sub("<identifierBag>.*</identifierBag>", "", text)
         if in_any_order(taken_whole(node, less, known)) == in_any_order(other):
