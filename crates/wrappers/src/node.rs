@@ -30,15 +30,18 @@ pub struct NodeParts {
     pub topics: Option<Arc<chappe_dds::topics::Topics>>,
     /// Looks up a stream by any of its names.
     pub stream: Arc<LookUp>,
+    /// What distinguishes it from other nodes.
+    pub id: Arc<str>,
 }
 
 impl Default for NodeParts {
-    /// No topics and no streams.
+    /// No topics, no streams and no identity.
     fn default() -> Self {
         Self {
             #[cfg(feature = "dds")]
             topics: None,
             stream: Arc::new(|_| None),
+            id: Arc::from(""),
         }
     }
 }
