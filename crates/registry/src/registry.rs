@@ -312,6 +312,20 @@ impl Registry {
             .filter(|entity| entity.permits(principal, Right::Read))
     }
 
+    /// The remembered changes of the entity `key`, oldest first, and the first revision of which all changes are
+    /// remembered.
+    pub(crate) fn remembered(&self, key: &str) -> (Vec<(u64, Entry)>, u64) {
+        self.inner.apply_dropped();
+        let (mut entries, begins_at) = self.inner.feed.of_key(key);
+        // Of a batch whose first changes are forgotten the rest is not shown either.
+        entries.retain(|(revision, _)| *revision >= begins_at);
+        (entries, begins_at)
+    }
+
+    pub(crate) fn journal(&self) -> &dyn Journal {
+        &*self.inner.journal
+    }
+
     /// Memory as it is now.
     pub(crate) fn snapshot(&self) -> Arc<State> {
         self.inner.apply_dropped();
