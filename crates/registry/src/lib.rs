@@ -34,11 +34,13 @@ mod entity;
 mod error;
 mod exchange;
 mod expression;
+mod facets;
 mod feed;
 mod graph_patterns;
 mod graphs;
 mod groups;
 mod guard;
+mod history;
 mod inference;
 mod journal;
 mod keys;
@@ -64,6 +66,7 @@ mod search;
 mod source;
 mod sparql;
 mod state;
+mod surroundings;
 pub mod thing;
 mod time;
 mod turtle;
@@ -82,8 +85,10 @@ pub use entity::{
 };
 pub use error::Error;
 pub use exchange::{ExportError, Format, ImportError, ImportRules, Imported, MAX_STATEMENT_BYTES};
+pub use facets::{Facet, FacetLimits, Facets, MAX_FACET_ENTITIES, MAX_FACET_VALUES};
 pub use feed::{Change, FEED_CAPACITY, FeedItem, Subscription};
-pub use journal::{Journal, JournalError, MemoryJournal, Receipt, Tail};
+pub use history::{Differences, History, MAX_SHOWN_TRIPLES, MAX_VERSIONS, Version, VersionChange};
+pub use journal::{Journal, JournalError, MemoryJournal, Receipt, Stamped, Tail};
 pub use limits::{Interrupt, Room, SparqlError, SparqlLimits};
 pub use log_journal::LogJournal;
 pub use oxrdf;
@@ -92,8 +97,9 @@ pub use registry::{Attempts, MAX_BATCH_BYTES, Publication, Registry, Statistics}
 pub use results::{ResultFormat, SparqlAnswer};
 pub use rights::{Holder, Right, Rights};
 pub use scope::is_in_scope;
-pub use search::{DEFAULT_SEARCH_LIMIT, MAX_SEARCH_LIMIT, Search, SearchResult};
+pub use search::{Category, DEFAULT_SEARCH_LIMIT, MAX_SEARCH_LIMIT, Search, SearchResult};
 pub use sparql::{Cost, SparqlRequest};
+pub use surroundings::{MAX_NEIGHBOURS, Neighbour, NeighbourPage, Surroundings};
 pub use turtle::triples_from_turtle;
 pub use watch::{
     MAX_KNOWN, Mark, ResyncReason, Watch, WatchEvent, WatchItem, WatchStart, WatchStep,
