@@ -14,6 +14,7 @@
 mod accounts;
 mod catalogue;
 mod certificate;
+mod checkers;
 mod clock;
 mod completeness;
 pub mod config;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chappe_registry::uddi::{Error as UddiError, ErrorCode, Publisher, Saved};
 use chappe_registry::{
-    Access, Entity, EntityKind, Error, Principal, Publication, Registry, Room, Search,
+    Access, Attempts, Entity, EntityKind, Error, Principal, Publication, Registry, Room, Search,
 };
 use chappe_transport::Hop;
 use tokio::sync::watch;
@@ -194,6 +194,7 @@ impl Registrar {
             ..Room::default()
         };
         let mut retries = 0;
+        let mut attempts = Attempts::default();
         loop {
             let outcome = match key_bits() {
                 Ok(mut bits) => {
@@ -205,12 +206,15 @@ impl Registrar {
                 }
                 Err(error) => Err(UddiError::new(ErrorCode::Busy, error.to_string())),
             };
-            let outcome = match outcome {
-                Ok(Some(publication)) => publication.await.map(|_| ()).map_err(UddiError::from),
-                Ok(None) => return,
+            let settled = match outcome {
+                Ok(publication) => attempts.settle(publication).await.map_err(UddiError::from),
                 Err(error) => Err(error),
             };
-            let Err(error) = outcome else { return };
+            let error = match settled {
+                Ok(true) => return,
+                Ok(false) => continue,
+                Err(error) => error,
+            };
             let may_retry = error.code == ErrorCode::Busy && retries < RETRIES_MAX;
             if !may_retry || *self.drain.borrow() {
                 let Observability { drops, notices, .. } = &*self.observability;

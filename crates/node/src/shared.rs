@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::accounts::{Accounts, Owners, Shares};
 use crate::catalogue::Catalogue;
+use crate::checkers::Checkers;
 use crate::config::Config;
 use crate::devices::Devices;
 use crate::identity::Identity;
@@ -43,6 +44,8 @@ pub(crate) struct Shared {
     pub(crate) registry_outage: Outage,
     /// The checked value sets of UDDI.
     pub(crate) taxonomies: Arc<Taxonomies>,
+    /// The services that check values for them.
+    pub(crate) checkers: Checkers,
     /// Signed SOAP messages; `None` if signatures count nowhere.
     pub(crate) signatures: Option<Signatures>,
     pub(crate) registrar: Registrar,

@@ -93,7 +93,7 @@ pub use limits::{Interrupt, Room, SparqlError, SparqlLimits};
 pub use log_journal::LogJournal;
 pub use oxrdf;
 pub use rdf_document::{MAX_DOCUMENT_BYTES, ontology, triples_from_document};
-pub use registry::{MAX_BATCH_BYTES, Publication, Registry, Statistics};
+pub use registry::{Attempts, MAX_BATCH_BYTES, Publication, Registry, Statistics};
 pub use results::{ResultFormat, SparqlAnswer};
 pub use rights::{Holder, Right, Rights};
 pub use scope::is_in_scope;

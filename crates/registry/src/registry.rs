@@ -25,8 +25,8 @@ use crate::pending::Pending;
 use crate::record::{Record, Step};
 use crate::rights::{OwnedRule, Right};
 use crate::state::State;
-pub use publication::Publication;
 use publication::{Again, InFlight};
+pub use publication::{Attempts, Publication};
 pub use statistics::Statistics;
 
 use room::{Amount, Taken};
@@ -235,7 +235,8 @@ impl Registry {
     ///
     /// `plan` reads the state with all earlier changes, durable or not, and returns the changes
     /// and a value. It is called again when another writer of the journal was faster. If only the
-    /// receipt reports that, the publication fails with [`Error::is_conflict`], and the caller plans again.
+    /// receipt reports that, the publication fails with [`Error::is_conflict`], and the caller plans again
+    /// ([`Attempts`]).
     /// Without changes there is nothing to wait for. What the batch publishes must fit into `room`.
     ///
     /// # Errors

@@ -42,6 +42,7 @@ mod sparql;
 mod streams;
 mod things;
 mod uddi;
+mod uddi_entity;
 mod uddi_metadata;
 mod units;
 mod wrappers;
@@ -91,6 +92,7 @@ pub(crate) fn routes() -> Routes {
         )
         // The token is in the message.
         .post(uddi::PUBLISH, "publish_uddi", OPEN, uddi::publish)
+        .get(uddi::GET_PATH, "get_uddi_entity", READ, uddi_entity::get)
         .get(wsdl::PATH, "describe_uddi_wsdl", OPEN, wsdl::describe)
         // Its handler admits readers and publishers.
         .post(wsdl::PATH, "use_uddi_wsdl", OPEN, wsdl::answer)

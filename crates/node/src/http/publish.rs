@@ -7,7 +7,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use chappe_registry::oxrdf::{BlankNode, Literal, NamedNode, NamedOrBlankNode, Term};
-use chappe_registry::{EntityKind, Error, JournalError, Right, Room, triples_from_turtle};
+use chappe_registry::{
+    Attempts, EntityKind, Error, JournalError, Right, Room, triples_from_turtle,
+};
 use chappe_transport::Hop;
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -234,9 +236,13 @@ pub(super) async fn published(
     };
     let room = room(app, caller);
     let published = async {
-        match app.registry.publish_as(&reader, &entity, &room)? {
-            Some(publication) => publication.await.map(|_| true),
-            None => Ok(false),
+        let mut attempts = Attempts::default();
+        loop {
+            let publication = app.registry.publish_as(&reader, &entity, &room)?;
+            let is_changed = publication.is_some();
+            if attempts.settle(publication).await? {
+                return Ok(is_changed);
+            }
         }
     };
     match published.await {
@@ -309,13 +315,16 @@ pub(super) async fn remove(
         return Err(registry_problem(&error).into_response());
     }
     let removed = async {
-        match app.registry.remove_as(&caller.reader(), &key)? {
-            Some(publication) => publication.await,
-            None => Ok(app.registry.revision()),
+        let mut attempts = Attempts::default();
+        loop {
+            let publication = app.registry.remove_as(&caller.reader(), &key)?;
+            if attempts.settle(publication).await? {
+                return Ok(());
+            }
         }
     };
     match removed.await {
-        Ok(_) => Ok(StatusCode::NO_CONTENT),
+        Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(Error::Unknown(_)) => Err(unknown()),
         Err(error) => Err(with_pause(registry_problem(&error))),
     }

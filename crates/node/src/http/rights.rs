@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use chappe_registry::{Access, Entity, Error, Holder, Right, Rights};
+use chappe_registry::{Access, Attempts, Entity, Error, Holder, Right, Rights};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -181,12 +181,14 @@ pub(super) async fn set(
     let rights = stated.rights(&app).map_err(IntoResponse::into_response)?;
     let room = room(&app, &caller);
     let set = async {
-        let (publication, entity) = app.registry.set_rights(&reader, &key, &rights, &room)?;
-        let is_changed = publication.is_some();
-        if let Some(publication) = publication {
-            publication.await?;
+        let mut attempts = Attempts::default();
+        loop {
+            let (publication, entity) = app.registry.set_rights(&reader, &key, &rights, &room)?;
+            let is_changed = publication.is_some();
+            if attempts.settle(publication).await? {
+                return Ok::<_, Error>((is_changed, entity));
+            }
         }
-        Ok::<_, Error>((is_changed, entity))
     };
     let (is_changed, entity) = set
         .await

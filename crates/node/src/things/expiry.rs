@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use chappe_registry::{Change, EntityKind, FeedItem, Principal, Search, thing};
+use chappe_registry::{Attempts, Change, EntityKind, FeedItem, Principal, Search, thing};
 
 use crate::clock;
 use crate::shared::App;
@@ -109,12 +109,16 @@ async fn remove_ended(app: &App, ends: &mut Ends) -> bool {
         if end_ms > now_ms {
             break;
         }
-        let removed = match app.registry.remove_expired_thing(&key, now_ms) {
-            Ok(Some(publication)) => publication.await.map(drop),
-            Ok(None) => Ok(()),
-            Err(error) => Err(error),
+        let mut attempts = Attempts::default();
+        let removed = async {
+            loop {
+                let publication = app.registry.remove_expired_thing(&key, now_ms)?;
+                if attempts.settle(publication).await? {
+                    return Ok::<_, chappe_registry::Error>(());
+                }
+            }
         };
-        if let Err(error) = removed {
+        if let Err(error) = removed.await {
             tracing::warn!(%error, thing = key, "cannot remove a thing that has ended");
             return false;
         }

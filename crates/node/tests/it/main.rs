@@ -51,6 +51,7 @@ mod things;
 mod tls;
 mod tree;
 mod uddi;
+mod uddi_entities;
 mod uddi_wsdl;
 mod whole_answers;
 mod why;

@@ -10,6 +10,7 @@ mod join_order;
 mod journal;
 mod many_rules;
 mod metadata;
+mod metadata_of_messages;
 mod model;
 mod power_loss;
 mod room;
