@@ -184,6 +184,7 @@ impl Node {
         }
         tasks.spawn(crate::health::watch(app.clone()));
         tasks.spawn(crate::things::watch(app.clone()));
+        tasks.spawn(crate::leases::watch(app.clone()));
         let logs = app.storage.logs().map(|(name, log)| (name, log.clone()));
         tasks.spawn(crate::scrub::watch(
             logs,

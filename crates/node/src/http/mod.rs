@@ -182,6 +182,13 @@ pub(crate) fn routes() -> Routes {
         .post("/entities", "publish_entity", WRITE, publish::publish)
         .get("/entities/{key}", "get_entity", restricted, entities::one)
         .delete("/entities/{key}", "remove_entity", WRITE, publish::remove)
+        // Frequent, and what it prevents is recorded: the removal.
+        .post(
+            "/entities/{key}/renew",
+            "renew_entity",
+            WRITE.unaudited(),
+            publish::renew,
+        )
         .get(
             "/registry/changes",
             "follow_registry",

@@ -45,6 +45,7 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         rights::set,
         publish::publish,
         publish::remove,
+        publish::renew,
         changes::changes,
         documents::list,
         documents::one,
