@@ -27,7 +27,8 @@ pub(crate) use device::{Device, DeviceExclude, DeviceInclude, DeviceReplace, Dev
 pub(crate) use link::{DeadLetters, Link, LinkAdd, LinkList, LinkRemove, LinkShow, Resend};
 pub(crate) use registry::{
     RegistryAnnotate, RegistryAnnotations, RegistryExport, RegistryFind, RegistryImport,
-    RegistryPublish, RegistryQuery, RegistryRemove, RegistryShow, RegistrySubscribe, RegistryVerb,
+    RegistryPublish, RegistryQuery, RegistryRemove, RegistryRenew, RegistryShow, RegistrySubscribe,
+    RegistryUnsubscribe, RegistryVerb,
 };
 pub(crate) use sensor::{DescriptorFormat, Import, ImportGsn, Sensor, SensorCall, SensorConvert};
 pub(crate) use stream::{

@@ -31,6 +31,7 @@ use crate::signatures::Signatures;
 use crate::size_limit::SizeLimit;
 use crate::storage::{Storage, open_registry};
 use crate::streams::StreamSpec;
+use crate::subscriptions::stored::MailSubscriptions;
 use crate::things::Things;
 use crate::wrappers::{Exporters, Wrappers};
 use crate::written::{self, Producers};
@@ -138,6 +139,8 @@ impl Node {
             registry_outage,
             registrar,
             things: Things::default(),
+            events: Default::default(),
+            mail: MailSubscriptions::new(&config.data_directory),
             catalogue,
             observability,
             config,
@@ -189,6 +192,8 @@ impl Node {
         }
         tasks.spawn(crate::health::watch(app.clone()));
         tasks.spawn(crate::things::watch(app.clone()));
+        tasks.spawn(crate::leases::watch(app.clone()));
+        tasks.spawn(crate::subscriptions::mail::watch_all(app.clone()));
         let logs = app.storage.logs().map(|(name, log)| (name, log.clone()));
         tasks.spawn(crate::scrub::watch(
             logs,

@@ -50,6 +50,10 @@ pub(crate) struct Shared {
     pub(crate) signatures: Option<Signatures>,
     pub(crate) registrar: Registrar,
     pub(crate) things: Things,
+    /// Subscriptions to the registry by WS-Eventing.
+    pub(crate) events: crate::subscriptions::sources::Events,
+    /// Subscriptions to the registry by e-mail.
+    pub(crate) mail: crate::subscriptions::stored::MailSubscriptions,
     pub(crate) devices: Devices,
     pub(crate) sensors: Sensors,
     pub(crate) wrappers: Wrappers,

@@ -4,6 +4,7 @@
 //! Readers use a snapshot of memory and never wait for writers. Many changes may be in flight, so
 //! one sync of the journal commits them all.
 
+mod leases;
 mod publication;
 mod room;
 mod statistics;
@@ -20,11 +21,14 @@ use crate::entity::Entity;
 use crate::error::Error;
 use crate::feed::{Entry, Feed, Side, Subscription};
 use crate::journal::{Journal, JournalError, Tail};
+use crate::lease_clock::LeaseClock;
 use crate::limits::Room;
 use crate::pending::Pending;
 use crate::record::{Record, Step};
 use crate::rights::{OwnedRule, Right};
 use crate::state::State;
+pub use leases::Expiry;
+use leases::{LeaseChanges, note_leases};
 use publication::{Again, InFlight};
 pub use publication::{Attempts, Publication};
 pub use statistics::Statistics;
@@ -109,6 +113,7 @@ struct Writer {
     stopped: Option<String>,
     /// Memory is read from the journal for the first time.
     is_opening: bool,
+    leases: LeaseClock,
 }
 
 impl Writer {
@@ -143,6 +148,7 @@ impl Registry {
                 conflicts: 0,
                 stopped: None,
                 is_opening: true,
+                leases: LeaseClock::default(),
             }),
             feed: feed.clone(),
             compacting: Mutex::default(),
@@ -535,7 +541,8 @@ impl Inner {
                 writer.assigned += 1;
                 writer.bytes_since_snapshot += length;
                 if let Some(ahead) = &mut writer.ahead {
-                    record.clone().apply_to(Arc::make_mut(ahead));
+                    let position = writer.assigned;
+                    record.clone().apply_to(Arc::make_mut(ahead), position);
                 }
                 writer.pending.push(writer.assigned, record);
                 let in_flight = InFlight {
@@ -567,8 +574,8 @@ impl Inner {
         }
         if writer.ahead.is_none() {
             let mut state = State::clone(&self.snapshot_of_memory());
-            for record in writer.pending.records() {
-                record.clone().apply_to(&mut state);
+            for (position, record) in writer.pending.records() {
+                record.clone().apply_to(&mut state, position);
             }
             writer.ahead = Some(Arc::new(state));
         }
@@ -594,7 +601,10 @@ impl Inner {
             Vec::new()
         } else {
             let mut guard = self.state.write().unwrap_or_else(PoisonError::into_inner);
-            record.apply_to(Arc::make_mut(&mut guard))
+            let changes = LeaseChanges::of(&record, &guard);
+            let entries = record.apply_to(Arc::make_mut(&mut guard), position);
+            note_leases(&mut writer.leases, &guard, changes, position);
+            entries
         };
         self.feed.push(position, entries);
         writer.applied = position;
@@ -669,6 +679,7 @@ impl Inner {
     /// read. Subscribers read the state again.
     fn read_snapshot(&self, writer: &mut Writer, snapshot: u64) -> Result<(), Error> {
         let mut state = State::new();
+        let mut leases = LeaseClock::default();
         let mut read = snapshot.saturating_sub(1);
         loop {
             let records = self.journal.follow(read + 1, READ_BATCH)?;
@@ -682,7 +693,9 @@ impl Inner {
                     return Err(unreadable(reason).into());
                 }
                 let record = Record::decode(&bytes).map_err(unreadable)?;
-                record.apply_to(&mut state);
+                let changes = LeaseChanges::of(&record, &state);
+                record.apply_to(&mut state, position);
+                note_leases(&mut leases, &state, changes, position);
                 read = position;
             }
         }
@@ -691,6 +704,8 @@ impl Inner {
             return Err(JournalError::Away(reason).into());
         }
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
+        leases.continue_from(std::mem::replace(&mut writer.leases, LeaseClock::default()));
+        writer.leases = leases;
         writer.applied = read;
         writer.snapshot = snapshot;
         writer.since_snapshot = (read + 1).saturating_sub(snapshot);
@@ -723,7 +738,12 @@ impl Inner {
             let kept = batch
                 .iter()
                 .filter(|(key, _)| !writer.pending.changes(key) && now.is_unchanged(state, key));
-            let records: Vec<Vec<u8>> = kept.map(|(_, record)| record.clone()).collect();
+            let kept: Vec<_> = kept.collect();
+            let mut records: Vec<Vec<u8>> = kept.iter().map(|(_, record)| record.clone()).collect();
+            let keys = kept.iter().map(|(key, _)| key.as_str());
+            for leased in self.leased(&writer, &now, keys) {
+                records.push(leased.encode().map_err(JournalError::Failed)?);
+            }
             let count = records.len();
             if count == 0 {
                 return Ok(());
@@ -764,17 +784,34 @@ impl Inner {
 
 impl Record {
     /// Changes the state; returns the entries of the change feed.
-    fn apply_to(self, state: &mut State) -> Vec<Entry> {
+    fn apply_to(self, state: &mut State, position: u64) -> Vec<Entry> {
         match self {
-            Self::Publish(entity) => vec![publish_in(state, entity)],
+            Self::Publish(entity) => vec![publish_in(state, entity, position)],
             Self::Keep(entity) => {
+                let granted = state.granted_at(&entity.key);
                 state.insert(&entity);
+                state.grant(&entity.key, granted.unwrap_or(position));
                 Vec::new()
             }
+            Self::Renew(keys) => {
+                for key in keys {
+                    state.grant(&key, position);
+                }
+                Vec::new()
+            }
+            Self::Leased { key, granted, .. } => {
+                state.grant(&key, granted);
+                Vec::new()
+            }
+            Self::Expire { key, granted } => match state.granted_at(&key) == Some(granted) {
+                true => remove_in(state, key).into_iter().collect(),
+                false => Vec::new(),
+            },
+            Self::Tick { .. } => Vec::new(),
             Self::Remove(key) => remove_in(state, key).into_iter().collect(),
             Self::Batch(steps) => {
                 let entries = steps.into_iter().filter_map(|step| match step {
-                    Step::Publish(entity) => Some(publish_in(state, entity)),
+                    Step::Publish(entity) => Some(publish_in(state, entity, position)),
                     Step::Remove(key) => remove_in(state, key),
                 });
                 entries.collect()
@@ -783,7 +820,7 @@ impl Record {
     }
 }
 
-fn publish_in(state: &mut State, entity: Entity) -> Entry {
+fn publish_in(state: &mut State, entity: Entity, position: u64) -> Entry {
     let before = state.side_of(&entity.key);
     let mut predicates = state.predicates_of(&entity.key);
     let rule = OwnedRule::of(&entity);
@@ -798,6 +835,7 @@ fn publish_in(state: &mut State, entity: Entity) -> Entry {
             changed == entity
         });
     state.insert(&entity);
+    state.grant(&entity.key, position);
     predicates.add(state.predicates_of(&entity.key));
     Entry {
         key: entity.key,

@@ -78,6 +78,9 @@ pub(crate) struct Entity {
     /// URIs.
     scopes: Vec<String>,
     owner: String,
+    /// Seconds after which it is removed unless its lease is renewed; absent if it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_s: Option<u32>,
     /// Its metadata.
     triples: Vec<Triple>,
 }
@@ -117,6 +120,7 @@ impl Entity {
             types: entity.types,
             scopes: entity.scopes,
             owner: entity.owner,
+            lease_s: entity.lease_s,
             triples: triples.map(|triple| Triple::of(&key, triple)).collect(),
             key: entity.key,
         }

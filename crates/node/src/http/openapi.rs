@@ -9,7 +9,7 @@ use super::routes::{Restriction, Rule};
 use super::{
     accounts, changes, completeness, create, dds, devices, directory, documents, entities,
     exchange, gsn, kad, links, live, metadata, node, ontologies, publish, query, range,
-    registry_file, rights, sensors, sparql, streams, things, wrappers, write,
+    registry_file, rights, sensors, sparql, streams, subscriptions, things, wrappers, write,
 };
 use crate::shared::App;
 
@@ -45,6 +45,7 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         rights::set,
         publish::publish,
         publish::remove,
+        publish::renew,
         changes::changes,
         documents::list,
         documents::one,
@@ -62,6 +63,10 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         metadata::one,
         metadata::update,
         metadata::delete,
+        subscriptions::list,
+        subscriptions::add,
+        subscriptions::renew,
+        subscriptions::remove,
         streams::list,
         streams::one,
         streams::delete,
