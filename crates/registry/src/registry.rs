@@ -191,7 +191,7 @@ impl Registry {
     /// [`Error::NoRoom`] if the entities would have more bytes than `room` allows; those of
     /// [`Registry::publish`].
     pub fn publish_within(&self, entity: Entity, room: &Room) -> Result<Publication, Error> {
-        entity.validate()?;
+        entity.check_published()?;
         let is_shared = self.inner.journal.is_shared();
         let again = is_shared.then(|| Again::Publish(Box::new(entity.clone()), *room));
         let mut taken = None;
@@ -259,7 +259,7 @@ impl Registry {
             }
             let record = Record::Batch(steps);
             for entity in record.published() {
-                entity.validate()?;
+                entity.check_published()?;
             }
             ahead.admits_all(record.published())?;
             drop(ahead);
