@@ -363,6 +363,27 @@ test('a change of the history says what differs, or that it is not known', () =>
   assert.match(entities.beginning({ is_cut: false }), /whole/);
 });
 
+test('names and descriptions have their languages', () => {
+  const triple = (predicate, object, language) => ({
+    predicate: `https://chappe.example/ns/uddi#${predicate}`,
+    object,
+    object_kind: 'literal',
+    language,
+  });
+  const entity = {
+    name: 'Pump',
+    triples: [
+      triple('name', 'Pump'),
+      triple('name', 'Pumpe', 'de'),
+      triple('description', 'Moves water', 'en'),
+      { ...triple('description', 'of a contact'), subject: '_:c' },
+      { ...triple('name', 'urn:x'), object_kind: 'iri' },
+    ],
+  };
+  assert.deepEqual(entities.names(entity), ['Pumpe (de)']);
+  assert.deepEqual(entities.descriptions(entity), ['Moves water (en)']);
+});
+
 test('neighbours lie in the picture, apart from each other and from the entity', () => {
   const next = random(7);
   for (const width of [260, 368, 620, 1000]) {

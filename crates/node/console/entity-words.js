@@ -54,6 +54,35 @@ export function facets(answer, criteria) {
   return found.filter((facet) => facet.items.length > 0);
 }
 
+const UDDI = 'https://chappe.example/ns/uddi#';
+const RDFS = 'http://www.w3.org/2000/01/rdf-schema#';
+const TD = 'https://www.w3.org/2019/wot/td#';
+const NAMES = [`${UDDI}name`, `${RDFS}label`, `${TD}title`];
+const DESCRIPTIONS = [
+  `${UDDI}description`,
+  `${RDFS}comment`,
+  `${TD}description`,
+  'http://purl.org/dc/terms/description',
+];
+
+function literals(entity, predicates) {
+  const own = (entity.triples ?? []).filter(
+    (one) => !one.subject && one.object_kind === 'literal' && predicates.includes(one.predicate),
+  );
+  const texts = own.map((one) => (one.language ? `${one.object} (${one.language})` : one.object));
+  return [...new Set(texts)];
+}
+
+/** The further names of an entity, with their languages. */
+export function names(entity) {
+  return literals(entity, NAMES).filter((name) => name !== entity.name);
+}
+
+/** The descriptions of an entity, with their languages. */
+export function descriptions(entity) {
+  return literals(entity, DESCRIPTIONS);
+}
+
 /** How many of the found entities are shown. */
 export function shownOf(shown, answer, hasMore) {
   const facetCount = answer?.entities;

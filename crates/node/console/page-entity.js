@@ -4,13 +4,24 @@
 import { change, path, query, read, refused } from './api.js';
 import { facts, h, problem, replace, table } from './dom.js';
 import { picture } from './entity-picture.js';
-import { RIGHTS, beginning, changeWords, mayChange, relation, stated } from './entity-words.js';
+import {
+  RIGHTS,
+  beginning,
+  changeWords,
+  descriptions,
+  mayChange,
+  names,
+  relation,
+  stated,
+} from './entity-words.js';
 import { count, local, moment, short } from './format.js';
 
 const PAGES = { device: 'devices', stream: 'streams', 'virtual-sensor': 'sensors' };
 const PIECES_PART = 50;
 const NEIGHBOURS_PART = 20;
 const HISTORY_PART = 10;
+/** The keys of devices that the node has found; others have no Thing Description. */
+const FOUND_DEVICES = 'urn:chappe:device:';
 const DOCUMENT_CHARS_MOST = 20_000;
 const VALUES = [
   ['value', 'text'],
@@ -518,7 +529,8 @@ function rights(entity, changed) {
 /** The Thing Description or the document of an entity, if it may have one. */
 function documentOf(entity) {
   const isDocument = entity.kind === 'document';
-  if (!isDocument && entity.kind !== 'thing' && entity.kind !== 'device') return null;
+  const isFound = entity.kind === 'device' && entity.key.startsWith(FOUND_DEVICES);
+  if (!isDocument && !isFound && entity.kind !== 'thing') return null;
   const title = isDocument ? 'Document' : 'Thing Description';
   const url = isDocument
     ? path('registry', 'documents', entity.key)
@@ -580,6 +592,8 @@ function head(entity) {
   return [
     h('h1', null, entity.name || entity.key),
     facts([
+      ['names', names(entity)],
+      ['description', descriptions(entity)],
       ['key', h('code', null, entity.key)],
       ['kind', entity.kind],
       ['owner', h('a', { href: query('#/registry', { owner: entity.owner }) }, entity.owner)],
