@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use chappe_registry::uddi::{Error as UddiError, ErrorCode, Publisher, Saved};
 use chappe_registry::{
-    Access, Attempts, Entity, EntityKind, Error, Principal, Publication, Registry, Room, Search,
+    Access, Attempts, Entity, EntityKind, Error, Principal, Publication, Registry, Right, Rights,
+    Room, Search,
 };
 use chappe_transport::Hop;
 use tokio::sync::watch;
@@ -34,6 +35,8 @@ pub(crate) const LINK_TYPE: &str = "Link";
 pub(crate) const FOUND_LEASE_S: u32 = 3_600;
 /// Leases renewed by one record; reason: the record stays within some 100 kB.
 const RENEWED_AT_ONCE: usize = 512;
+/// The start of the types of UDDI data.
+const UDDI_TYPES: &str = "{https://chappe.example/ns/uddi#}";
 /// The owner of entities that the node itself publishes.
 pub(crate) const NODE_OWNER: &str = "node";
 /// The prefix of the owner of a node's own entities in a registry that it shares with other nodes. No
@@ -63,6 +66,38 @@ pub(crate) fn key_bits() -> std::io::Result<impl FnMut() -> u128> {
 enum Change {
     Publish(Box<Entity>),
     Remove(String),
+}
+
+/// Rights to an entity of the node cannot be stated.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RightsError {
+    /// The registry refuses them.
+    #[error(transparent)]
+    Registry(#[from] Error),
+    /// They cannot be written to their file.
+    #[error("the rights cannot be stored: {0}")]
+    File(#[from] std::io::Error),
+}
+
+/// States the rights to an entity, again while other nodes are faster. Returns whether they changed, and the entity.
+///
+/// # Errors
+/// The principal may not administer it, or the registry has no room; then nothing has changed.
+pub(crate) async fn set_rights(
+    registry: &Registry,
+    principal: &Principal,
+    key: &str,
+    rights: &Rights,
+    room: &Room,
+) -> Result<(bool, Entity), Error> {
+    let mut attempts = Attempts::default();
+    loop {
+        let (publication, entity) = registry.set_rights(principal, key, rights, room)?;
+        let is_changed = publication.is_some();
+        if attempts.settle(publication).await? {
+            return Ok((is_changed, entity));
+        }
+    }
 }
 
 /// A submitted change; `None` when there is nothing to change.
@@ -154,6 +189,54 @@ impl Registrar {
         let known = self.registry.get(key, &Principal::Operator);
         let known = known.into_iter().map(Box::new).map(Change::Publish);
         self.apply(known).await;
+    }
+
+    /// States the rights to an entity that this registrar publishes, in the name of `principal`, so that they
+    /// last when it is published again. Returns whether they changed, and the entity.
+    ///
+    /// # Errors
+    /// The principal may not administer it, the registry has no room, or the file cannot be written; then
+    /// nothing has changed.
+    pub(crate) async fn set_rights(
+        &self,
+        principal: &Principal,
+        key: &str,
+        rights: Rights,
+        room: &Room,
+    ) -> Result<(bool, Entity), RightsError> {
+        // Nobody publishes the entity with its former rights meanwhile.
+        let _changing = self.changing.write().await;
+        self.registry.require(key, principal, Right::Administer)?;
+        let earlier = self.keep_rights(key, Some(rights.clone())).await?;
+        let set = set_rights(&self.registry, principal, key, &rights, room);
+        match set.await {
+            Ok(set) => Ok(set),
+            Err(error) => {
+                self.keep_rights(key, earlier).await?;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Writes rights to their file; returns those before.
+    async fn keep_rights(
+        &self,
+        key: &str,
+        rights: Option<Rights>,
+    ) -> std::io::Result<Option<Rights>> {
+        let (owners, key) = (self.owners.clone(), key.to_owned());
+        let written = tokio::task::spawn_blocking(move || owners.rights().set(&key, rights));
+        let failed = |_| std::io::Error::other("the change panicked");
+        written.await.map_err(failed)?
+    }
+
+    /// Whether this node publishes an entity, and thus keeps the rights to it.
+    pub(crate) fn publishes(&self, entity: &Entity) -> bool {
+        let is_uddi = |name: &String| name.starts_with(UDDI_TYPES);
+        // Those of UDDI are saved by requests, not published here.
+        let is_of_uddi = entity.kind == EntityKind::Document || entity.types.iter().any(is_uddi);
+        let is_own = entity.owner == self.node_owner && !is_of_uddi;
+        is_own || entity.key.starts_with(OWN_KEYS) && !Self::is_node(&entity.owner)
     }
 
     /// Removes those of the entities that exist.
@@ -328,7 +411,10 @@ impl Registrar {
                     entity.name = self.names.current(stream);
                 }
                 let known = self.registry.get(&entity.key, &Principal::Operator);
-                if let Some(known) = &known {
+                if let Some(rights) = self.owners.rights().of(&entity.key) {
+                    // Who may read it is what they state.
+                    (entity.access, entity.rights) = (Access::Owner, rights);
+                } else if let Some(known) = &known {
                     (entity.access, entity.rights) = (known.access.clone(), known.rights.clone());
                 }
                 if known.as_ref() == Some(&entity) {

@@ -13,7 +13,7 @@ use super::{Format, NodeAddress};
 pub(crate) enum RegistryVerb {
     /// Find entities by name, kind, type, scope, owner, or what they describe.
     #[command(
-        after_help = "Examples:\n  chappe registry find\n  chappe registry find pulse --kind stream\n  chappe registry find --type '{http://example.com/plant}Pump' --json\n\nAll criteria must match. Exit code 1 when nothing is found."
+        after_help = "Examples:\n  chappe registry find\n  chappe registry find pulse --kind stream\n  chappe registry find --type '{http://example.com/plant}Pump' --json\n  chappe registry find --type '{http://example.com/plant}Pump' --inferred   subclasses too\n\nAll criteria must match. Exit code 1 when nothing is found."
     )]
     Find(RegistryFind),
     /// Show an entity with all its properties.
@@ -21,6 +21,16 @@ pub(crate) enum RegistryVerb {
         after_help = "Examples:\n  chappe registry show urn:chappe:stream:heart-rate\n  chappe registry show urn:uuid:6f1a1c1e-3d67-4f3e-9a44-0a6a2b0b5a10 --json"
     )]
     Show(RegistryShow),
+    /// Show who may read, annotate, change and administer an entity, or change that.
+    #[command(
+        after_help = "Examples:\n  chappe registry rights http://example.com/pump-7\n  chappe registry rights http://example.com/pump-7 --grant write=group:ward-3 --revoke read=everybody\n  chappe registry rights urn:chappe:stream:heart-rate --revoke read=everybody --grant read=account:ada\n\nA right is read, annotate, write or administer, and includes those before it. It is given to everybody,\naccounts, account:NAME, group:NAME or role:ROLE. Changes need the role write, and the right administer."
+    )]
+    Rights(RegistryRights),
+    /// Show the changes of an entity that the registry knows, the newest first.
+    #[command(
+        after_help = "Examples:\n  chappe registry history http://example.com/pump-7\n  chappe registry history urn:chappe:stream:heart-rate --limit 5 --json\n\nChanges are shown as you could see them when they were made. The last line says where the history begins."
+    )]
+    History(RegistryHistory),
     /// Publish an entity, or replace one of your own.
     #[command(
         after_help = "Examples:\n  chappe registry publish http://example.com/pump-7 'Pump 7' --kind device --scope http://example.com/ward/3\n  chappe registry publish http://example.com/pump-7 'Pump 7' --turtle pump.ttl --lease 10m\n  chappe registry publish urn:x:rooms Rooms --turtle - < rooms.ttl\n\nRelative IRIs of the Turtle document are resolved against the key, so <> is the entity. Needs the role write."
@@ -92,6 +102,9 @@ pub(crate) struct RegistryFind {
     /// Only those whose properties describe the entity of this key.
     #[arg(long, value_name = "KEY")]
     pub about: Option<String>,
+    /// Follow subclasses of the type in the ontologies of the node and of your account.
+    #[arg(long, requires = "entity_type")]
+    pub inferred: bool,
     /// At most this many.
     #[arg(long, default_value_t = 100, value_name = "N")]
     pub limit: usize,
@@ -105,6 +118,35 @@ pub(crate) struct RegistryFind {
 pub(crate) struct RegistryShow {
     /// The entity's key.
     pub key: String,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `registry rights`.
+#[derive(Debug, Args)]
+pub(crate) struct RegistryRights {
+    /// The entity's key.
+    pub key: String,
+    /// Give a right, such as write=group:ward-3; may be repeated.
+    #[arg(long = "grant", value_name = "RIGHT=WHO")]
+    pub grants: Vec<String>,
+    /// Take a right, such as read=everybody; may be repeated.
+    #[arg(long = "revoke", value_name = "RIGHT=WHO")]
+    pub revocations: Vec<String>,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `registry history`.
+#[derive(Debug, Args)]
+pub(crate) struct RegistryHistory {
+    /// The entity's key.
+    pub key: String,
+    /// At most this many changes.
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    pub limit: usize,
     /// Which node.
     #[command(flatten)]
     pub node: NodeAddress,
@@ -210,6 +252,9 @@ pub(crate) struct RegistrySubscribe {
     /// Only of this owner.
     #[arg(long, value_name = "ACCOUNT")]
     pub owner: Option<String>,
+    /// Follow subclasses and subproperties of the ontologies of the node and of your account.
+    #[arg(long, conflicts_with = "key")]
+    pub inferred: bool,
     /// Print the present state first.
     #[arg(long)]
     pub present: bool,

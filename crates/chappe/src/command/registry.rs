@@ -1,5 +1,6 @@
 //! `chappe registry`: finds, shows, publishes, removes and follows what a node's registry holds.
 
+mod entity;
 mod pieces;
 
 use std::io::Read;
@@ -38,6 +39,8 @@ pub(crate) fn run(verb: RegistryVerb, json: bool) -> Outcome {
                 match verb {
                     RegistryVerb::Find(flags) => find(flags, json).await,
                     RegistryVerb::Show(flags) => show(flags, json).await,
+                    RegistryVerb::Rights(flags) => entity::rights(flags, json).await,
+                    RegistryVerb::History(flags) => entity::history(flags, json).await,
                     RegistryVerb::Publish(flags) => publish(flags, json).await,
                     RegistryVerb::Renew(flags) => renew(flags, json).await,
                     RegistryVerb::Remove(flags) => remove(flags, json).await,
@@ -80,7 +83,8 @@ async fn find(flags: RegistryFind, json: bool) -> Outcome {
         ("owner", &flags.owner),
         ("about", &flags.about),
     ];
-    let criteria = parameters(&criteria);
+    let inferred = if flags.inferred { "&inferred=true" } else { "" };
+    let criteria = format!("{}{inferred}", parameters(&criteria));
     let (mut found, mut cursor, mut is_truncated) = (Vec::new(), String::new(), false);
     while found.len() < flags.limit {
         let count = PAGE.min(flags.limit - found.len());
@@ -259,6 +263,7 @@ async fn subscribe(flags: RegistrySubscribe, json: bool) -> Outcome {
         return subscribe_by_mail(&flags, mail, json).await;
     }
     let node = NodeClient::new(&flags.node)?;
+    let inferred = if flags.inferred { "&inferred=true" } else { "" };
     let subject = parameters(&[
         ("key", &flags.key),
         ("query", &flags.query),
@@ -267,7 +272,7 @@ async fn subscribe(flags: RegistrySubscribe, json: bool) -> Outcome {
         ("type", &flags.entity_type),
         ("scope", &flags.scope),
         ("owner", &flags.owner),
-    ]);
+    ]) + inferred;
     let mut left = flags.count.unwrap_or(u64::MAX);
     let mut after = flags.after;
     // The first connection tells what is wrong with the flags; later ones are tried again.

@@ -42,6 +42,7 @@ mod signed;
 mod sparql;
 mod streams;
 mod subscriptions;
+mod surroundings;
 mod things;
 mod uddi;
 mod uddi_entity;
@@ -285,6 +286,18 @@ pub(crate) fn routes() -> Routes {
             rights::show,
         )
         .put("/entities/{key}/rights", "set_rights", WRITE, rights::set)
+        .get(
+            "/entities/{key}/history",
+            "get_history",
+            restricted,
+            surroundings::history,
+        )
+        .get(
+            "/entities/{key}/surroundings",
+            "get_surroundings",
+            restricted,
+            surroundings::surroundings,
+        )
         .put(
             "/registry/ontologies/{key}",
             "publish_ontology",

@@ -82,6 +82,12 @@ impl Follow {
         })
     }
 
+    /// Follows subclasses and subproperties in a query, as the ontologies of these authors state them.
+    pub(crate) fn inferring(mut self, authors: Vec<String>) -> Self {
+        self.watch = self.watch.take().map(|watch| watch.inferring(authors));
+        self
+    }
+
     /// From where to resume, if all events before were delivered.
     pub(crate) fn mark(&self) -> Option<Mark> {
         self.watch.as_ref().and_then(Watch::mark)

@@ -53,7 +53,9 @@ pub(super) async fn list(flags: RegistryAnnotations, json: bool) -> Outcome {
         ("author", &flags.author),
     ]);
     let (mut found, mut cursor) = (Vec::new(), Some(String::new()));
-    while let Some(next) = cursor.take().filter(|_| found.len() < flags.limit) {
+    while found.len() < flags.limit
+        && let Some(next) = cursor.take()
+    {
         let count = PAGE.min(flags.limit - found.len());
         let path = format!("{PATH}?limit={count}{criteria}{next}");
         let mut answer = node.get(&path).await?;
