@@ -26,7 +26,7 @@ use crate::permits::Permits;
 use crate::registrar::{NODE_OWNER, Registrar};
 use crate::sensors::Sensors;
 use crate::shared::{App, Shared};
-use crate::signatures::Signatures;
+use crate::signatures;
 use crate::size_limit::SizeLimit;
 use crate::storage::{Storage, open_registry};
 use crate::streams::StreamSpec;
@@ -128,7 +128,7 @@ impl Node {
             storage,
             taxonomies: http::taxonomies(&config.registry.taxonomies_directory)
                 .map_err(|reason| StartError::Taxonomies { reason })?,
-            signatures: Signatures::open(&config)?,
+            signatures: signatures::open(&config)?,
             registry,
             registry_outage,
             registrar,

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use chappe_identity::Prefix;
 use chappe_registry::Registry;
 use chappe_registry::uddi::Taxonomies;
+use chappe_transport::signatures::Signatures;
 use tokio::sync::watch;
 
 use crate::accounts::{Accounts, Owners, Shares};
@@ -17,7 +18,6 @@ use crate::observability::Observability;
 use crate::permits::Permits;
 use crate::registrar::Registrar;
 use crate::sensors::Sensors;
-use crate::signatures::Signatures;
 use crate::storage::{Outage, Storage};
 use crate::things::Things;
 use crate::wrappers::{Exporters, Wrappers};
@@ -44,7 +44,7 @@ pub(crate) struct Shared {
     /// The checked value sets of UDDI.
     pub(crate) taxonomies: Arc<Taxonomies>,
     /// Signed SOAP messages; `None` if signatures count nowhere.
-    pub(crate) signatures: Option<Signatures>,
+    pub(crate) signatures: Option<Arc<Signatures>>,
     pub(crate) registrar: Registrar,
     pub(crate) things: Things,
     pub(crate) devices: Devices,
