@@ -98,7 +98,7 @@ pub const SCENARIOS: [Scenario; 13] = [
     ),
     scenario(
         "registry",
-        "100,000 services in memory; 20,000 streams under one and under 10,000 access rules; signed messages",
+        "100,000 services in memory; 20,000 streams under one and under 10,000 access rules",
         || registry::PARTS.to_vec(),
         registry::run,
     ),

@@ -245,6 +245,24 @@ impl Entity {
         Ok(())
     }
 
+    /// Checks what is published: [`Self::validate`], and that no triple states a field of an entity. Journals may have
+    /// such triples.
+    ///
+    /// # Errors
+    /// [`Error::InvalidEntity`] with the field and the reason.
+    pub(crate) fn check_published(&self) -> Result<(), Error> {
+        self.validate()?;
+        let mut stated = self.triples.iter().map(|triple| triple.predicate.as_ref());
+        match stated.find(|predicate| vocabulary::FIELDS.contains(predicate)) {
+            None => Ok(()),
+            Some(predicate) => {
+                let reason =
+                    format!("have the property {predicate}, which the registry itself states");
+                Err(invalid("triples", reason))
+            }
+        }
+    }
+
     /// A piece of metadata alone says what it is about and who wrote it, and only of itself.
     fn check_reserved(&self, triple: &Triple) -> Result<(), Error> {
         let predicate = triple.predicate.as_ref();

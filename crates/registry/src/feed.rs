@@ -224,6 +224,14 @@ impl Feed {
         self.lock().last
     }
 
+    /// The remembered changes of the entity `key`, oldest first, and the first revision of which all changes are
+    /// remembered.
+    pub(crate) fn of_key(&self, key: &str) -> (Vec<(u64, Entry)>, u64) {
+        let state = self.lock();
+        let entries = state.entries.iter().filter(|(_, entry)| entry.key == key);
+        (entries.cloned().collect(), state.complete_from.max(1))
+    }
+
     pub(crate) fn forgotten(&self) -> u64 {
         self.lock().forgotten
     }

@@ -97,6 +97,15 @@ pub struct Tail {
     pub conflicts: u64,
 }
 
+/// A record with the time at which it was appended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamped {
+    /// Nanoseconds since 1970, if the journal stamps its records.
+    pub time_ns: Option<i64>,
+    /// The record.
+    pub record: Vec<u8>,
+}
+
 /// An ordered, durable sequence of records with one agreed order of writers.
 pub trait Journal: Send + Sync + 'static {
     /// Position of the last acknowledged record; 0 if there is none.
@@ -117,6 +126,19 @@ pub trait Journal: Send + Sync + 'static {
     /// # Errors
     /// Reading failed.
     fn follow(&self, from: u64, max: usize) -> Result<Vec<(u64, Vec<u8>)>, JournalError>;
+
+    /// The acknowledged record at `position`, if there is one.
+    ///
+    /// # Errors
+    /// Reading failed, also because a snapshot has replaced the record.
+    fn stamped(&self, position: u64) -> Result<Option<Stamped>, JournalError> {
+        let mut records = self.follow(position, 1)?.into_iter();
+        let found = records.find(|(at, _)| *at == position);
+        Ok(found.map(|(_, record)| Stamped {
+            time_ns: None,
+            record,
+        }))
+    }
 
     /// The position where reading starts: the newest snapshot, or the first record.
     fn snapshot(&self) -> u64;

@@ -7,7 +7,7 @@
 
 use chappe_log::{Error as LogError, Stream};
 
-use crate::journal::{Journal, JournalError, Receipt};
+use crate::journal::{Journal, JournalError, Receipt, Stamped};
 
 /// Head of the metadata: format and version.
 const METADATA: &[u8; 4] = b"crj1";
@@ -57,6 +57,18 @@ impl Journal for LogJournal {
             .into_iter()
             .map(|record| (record.position.sequence, record.payload))
             .collect())
+    }
+
+    fn stamped(&self, position: u64) -> Result<Option<Stamped>, JournalError> {
+        if position > self.stream.last() {
+            return Ok(None);
+        }
+        let mut records = self.stream.read(position, 1).map_err(refused)?.into_iter();
+        let found = records.find(|record| record.position.sequence == position);
+        Ok(found.map(|record| Stamped {
+            time_ns: Some(record.time),
+            record: record.payload,
+        }))
     }
 
     fn snapshot(&self) -> u64 {

@@ -45,6 +45,8 @@ type Variables = HashSet<Variable>;
 pub(crate) struct Planner<'a> {
     view: &'a View,
     joins: usize,
+    /// Whether a path of any length has no certain end.
+    pub(crate) has_open_path: bool,
 }
 
 /// Rejects unsupported parts of the query, and collects the traits that affect its cost.
@@ -162,7 +164,11 @@ impl Examiner {
 
 impl<'a> Planner<'a> {
     pub(crate) fn new(view: &'a View) -> Self {
-        Self { view, joins: 0 }
+        Self {
+            view,
+            joins: 0,
+            has_open_path: false,
+        }
     }
 
     /// Rewrites the pattern. `bound` are the variables that have a value when it is evaluated.
@@ -327,6 +333,8 @@ impl<'a> Planner<'a> {
         while !steps.is_empty() {
             let next = self.cheapest(&steps, &now);
             let step = steps.swap_remove(next);
+            self.has_open_path |=
+                has_open_path(&step, &|name| known.contains(name) || bound.contains(name));
             known.extend(certain_variables(&step));
             let variables = all(&step);
             let step = self.step(step, &now);
@@ -515,6 +523,42 @@ impl<'a> Planner<'a> {
         let once = self.matches([subject, predicate.as_ref().unwrap_or(&any), object], bound);
         // A path may be long: the estimate is ten times that of one of its edges.
         once.saturating_mul(10).saturating_add(1)
+    }
+}
+
+/// Whether a path of any length in the step starts and ends at nodes that are not certainly known.
+fn has_open_path(step: &GraphPattern, is_known: &dyn Fn(&Variable) -> bool) -> bool {
+    let is_open = |end: &TermPattern| match end {
+        TermPattern::Variable(name) => !is_known(name),
+        TermPattern::BlankNode(_) => true,
+        _ => false,
+    };
+    match step {
+        GraphPattern::Path {
+            subject,
+            path,
+            object,
+        } => is_open(subject) && is_open(object) && is_endless(path),
+        GraphPattern::Graph { inner, .. } | GraphPattern::Filter { inner, .. } => {
+            has_open_path(inner, is_known)
+        }
+        GraphPattern::Join { left, right } | GraphPattern::Union { left, right } => {
+            has_open_path(left, is_known) || has_open_path(right, is_known)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a path may have any length.
+fn is_endless(path: &PropertyPathExpression) -> bool {
+    use PropertyPathExpression as P;
+    match path {
+        P::ZeroOrMore(_) | P::OneOrMore(_) => true,
+        P::Reverse(path) | P::ZeroOrOne(path) => is_endless(path),
+        P::Sequence(left, right) | P::Alternative(left, right) => {
+            is_endless(left) || is_endless(right)
+        }
+        P::NamedNode(_) | P::NegatedPropertySet(_) => false,
     }
 }
 

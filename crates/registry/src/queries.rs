@@ -2,11 +2,14 @@
 
 use chappe_identity::Principal;
 
+use crate::entity::Entity;
+use crate::facets::{self, FacetLimits, Facets};
 use crate::limits::{Interrupt, SparqlError, SparqlLimits};
 use crate::registry::Registry;
 use crate::results::SparqlAnswer;
 use crate::search::{Search, SearchResult};
 use crate::sparql::{Cost, SparqlRequest};
+use crate::surroundings::{self, NeighbourPage, Surroundings};
 
 impl Registry {
     /// Finds entities by their fields.
@@ -20,6 +23,38 @@ impl Registry {
     #[must_use]
     pub fn search_keys(&self, search: &Search, principal: &Principal) -> Vec<String> {
         crate::search::keys(&self.snapshot(), search, principal)
+    }
+
+    /// Counts the facets of all entities that match; position and limit of the search do not count. `keep`
+    /// leaves out further entities, which takes longer.
+    #[must_use]
+    pub fn facets(
+        &self,
+        search: &Search,
+        principal: &Principal,
+        limits: FacetLimits,
+        keep: Option<&dyn Fn(&Entity) -> bool>,
+    ) -> Facets {
+        let search = Search {
+            after: None,
+            limit: None,
+            ..search.clone()
+        };
+        facets::count(&self.snapshot(), &search, principal, limits, keep)
+    }
+
+    /// The entities that the entity `key` names, and those that name it; `None` if `principal` may not see it.
+    ///
+    /// # Errors
+    /// [`SparqlError::Interrupted`].
+    pub fn surroundings(
+        &self,
+        key: &str,
+        principal: &Principal,
+        page: NeighbourPage<'_>,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Surroundings>, SparqlError> {
+        surroundings::page(&self.snapshot(), key, principal, page, interrupt)
     }
 
     /// The search with the subclasses of its type and the subproperties and subclasses of its observed

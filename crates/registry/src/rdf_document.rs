@@ -7,7 +7,9 @@ use oxrdf::{NamedNodeRef, NamedOrBlankNode, Term, Triple};
 use oxrdfxml::RdfXmlParser;
 use oxttl::{NTriplesParser, TurtleParser};
 
-use crate::entity::{Entity, EntityKind, MAX_ENTITY_BYTES, MAX_TEXT_BYTES, MAX_TRIPLES};
+use crate::entity::{
+    Entity, EntityKind, MAX_ENTITY_BYTES, MAX_TEXT_BYTES, MAX_TRIPLES, triple_bytes,
+};
 use crate::error::Error;
 use crate::results::ResultFormat;
 use crate::vocabulary;
@@ -46,11 +48,66 @@ pub fn triples_from_document(
             if declares_type(document) {
                 return Err(invalid("has a document type declaration".to_owned()));
             }
+            check_attributes(document)?;
             let parser = RdfXmlParser::new().with_base_iri(base).map_err(no_base)?;
             collected(parser.for_slice(document))
         }
         _ => Err(invalid(format!("{} holds no graph", format.media_type()))),
     }
+}
+
+/// Maximum number of attributes of one element of RDF/XML; reason: the parser compares each with all before it.
+const MAX_ATTRIBUTES: usize = 256;
+/// Maximum number of namespaces that a document of RDF/XML declares; reason: the parser looks through those in scope for
+/// each name.
+const MAX_NAMESPACES: usize = 1_024;
+
+/// Refuses documents that keep the parser busy by their attributes.
+fn check_attributes(document: &[u8]) -> Result<(), Error> {
+    // Zeros are those of UTF-16.
+    let text: Vec<u8> = document.iter().copied().filter(|byte| *byte != 0).collect();
+    let mut rest = text.as_slice();
+    let mut namespaces = 0;
+    while let Some(start) = rest.iter().position(|byte| *byte == b'<') {
+        rest = rest.get(start..).unwrap_or_default();
+        let skipped = [
+            (&b"<!--"[..], &b"-->"[..]),
+            (b"<![CDATA[", b"]]>"),
+            (b"<?", b"?>"),
+        ];
+        let skipped = skipped.iter().find(|(start, _)| rest.starts_with(start));
+        if let Some((start, end)) = skipped {
+            let within = rest.get(start.len()..).unwrap_or_default();
+            let length = within.windows(end.len()).position(|part| part == *end);
+            rest = length.map_or(&[], |length| within.get(length..).unwrap_or_default());
+            continue;
+        }
+        let (mut attributes, mut quote, mut length) = (0, None, rest.len());
+        for (index, byte) in rest.iter().enumerate() {
+            match (quote, byte) {
+                (Some(open), byte) if open == byte => quote = None,
+                (Some(_), _) => {}
+                (None, b'"' | b'\'') => quote = Some(byte),
+                (None, b'=') => attributes += 1,
+                (None, b'x') if rest[index..].starts_with(b"xmlns") => namespaces += 1,
+                (None, b'>') => {
+                    length = index;
+                    break;
+                }
+                (None, _) => {}
+            }
+        }
+        if attributes > MAX_ATTRIBUTES {
+            let reason = format!("has an element with more than {MAX_ATTRIBUTES} attributes");
+            return Err(invalid(reason));
+        }
+        if namespaces > MAX_NAMESPACES {
+            let reason = format!("declares more than {MAX_NAMESPACES} namespaces");
+            return Err(invalid(reason));
+        }
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    Ok(())
 }
 
 /// Whether the text `<!DOCTYPE` occurs, in UTF-8 or, with zeros between, in UTF-16.
@@ -64,12 +121,19 @@ fn declares_type(document: &[u8]) -> bool {
 fn collected<E: std::fmt::Display>(
     triples: impl Iterator<Item = Result<Triple, E>>,
 ) -> Result<Vec<Triple>, Error> {
-    let mut all = Vec::new();
+    let (mut all, mut bytes) = (Vec::new(), 0_usize);
     for triple in triples {
         if all.len() == MAX_TRIPLES {
             return Err(invalid(format!("has more than {MAX_TRIPLES} triples")));
         }
-        all.push(triple.map_err(|error| invalid(format!("cannot be parsed: {error}")))?);
+        let triple = triple.map_err(|error| invalid(format!("cannot be parsed: {error}")))?;
+        bytes += triple_bytes(&triple);
+        if bytes > MAX_ENTITY_BYTES {
+            // A prefix or a base makes long IRIs of short names.
+            let reason = format!("has terms of more than {MAX_ENTITY_BYTES} bytes");
+            return Err(invalid(reason));
+        }
+        all.push(triple);
     }
     Ok(all)
 }
@@ -163,8 +227,41 @@ mod tests {
         assert!(declares_type(&wide));
         let long = " ".repeat(MAX_DOCUMENT_BYTES + 1);
         assert!(fault(ResultFormat::Turtle, &long).contains("longer"));
+        let base = format!("@base <http://e/{}> . ", "x/".repeat(5_000));
+        let growing = base + &"<a> <b> <c> .\n".repeat(1_000);
+        assert!(fault(ResultFormat::Turtle, &growing).contains("terms of more"));
         let many = "<urn:a:b> <urn:a:c> <urn:a:d> .\n".repeat(MAX_TRIPLES + 1);
         assert!(fault(ResultFormat::NTriples, &many).contains("triples"));
+    }
+
+    /// The parser compares each attribute with those before it, and looks for a prefix through all in scope.
+    #[test]
+    fn attributes_and_namespaces_are_few() {
+        let list = |count: usize, one: &dyn Fn(usize) -> String| -> String {
+            (0..count).map(one).collect()
+        };
+        let document = |attributes: &str, content: &str| {
+            let rdf = "http://www.w3.org/1999/02/22-rdf-syntax-ns#";
+            let text = format!(
+                "<rdf:RDF xmlns:rdf=\"{rdf}\" xmlns:a=\"urn:a:\"><!-- it's > --><rdf:Description {attributes}/>\
+                 <rdf:Description><a:text>{content}</a:text></rdf:Description></rdf:RDF>"
+            );
+            let read = triples_from_document(ResultFormat::RdfXml, "urn:x:y", text.as_bytes());
+            read.map(|triples| triples.len())
+                .map_err(|error| error.to_string())
+        };
+        let attribute = |n: usize| format!("a:n{n}=\"'>\" ");
+        assert_eq!(
+            document(&list(200, &attribute), &"=".repeat(1_000)),
+            Ok(201)
+        );
+        let error = document(&list(MAX_ATTRIBUTES + 1, &attribute), "").unwrap_err();
+        assert!(error.contains("attributes"), "{error}");
+        let nested = list(MAX_NAMESPACES, &|n| {
+            format!("<a:n xmlns:n{n}=\"urn:n\"><a:m>")
+        });
+        let error = document("", &nested).unwrap_err();
+        assert!(error.contains("namespaces"), "{error}");
     }
 
     proptest! {

@@ -191,7 +191,7 @@ impl Registry {
     /// [`Error::NoRoom`] if the entities would have more bytes than `room` allows; those of
     /// [`Registry::publish`].
     pub fn publish_within(&self, entity: Entity, room: &Room) -> Result<Publication, Error> {
-        entity.validate()?;
+        entity.check_published()?;
         let is_shared = self.inner.journal.is_shared();
         let again = is_shared.then(|| Again::Publish(Box::new(entity.clone()), *room));
         let mut taken = None;
@@ -259,7 +259,7 @@ impl Registry {
             }
             let record = Record::Batch(steps);
             for entity in record.published() {
-                entity.validate()?;
+                entity.check_published()?;
             }
             ahead.admits_all(record.published())?;
             drop(ahead);
@@ -310,6 +310,20 @@ impl Registry {
         self.snapshot()
             .get(key)
             .filter(|entity| entity.permits(principal, Right::Read))
+    }
+
+    /// The remembered changes of the entity `key`, oldest first, and the first revision of which all changes are
+    /// remembered.
+    pub(crate) fn remembered(&self, key: &str) -> (Vec<(u64, Entry)>, u64) {
+        self.inner.apply_dropped();
+        let (mut entries, begins_at) = self.inner.feed.of_key(key);
+        // Of a batch whose first changes are forgotten the rest is not shown either.
+        entries.retain(|(revision, _)| *revision >= begins_at);
+        (entries, begins_at)
+    }
+
+    pub(crate) fn journal(&self) -> &dyn Journal {
+        &*self.inner.journal
     }
 
     /// Memory as it is now.

@@ -4,15 +4,17 @@
 //! with the key of a hidden one must be refused, with a reason that does not name its owner.
 
 use chappe_identity::Principal;
+use oxrdf::Term;
 
 use crate::access::Access;
-use crate::entity::Entity;
+use crate::entity::{Entity, EntityKind};
 use crate::error::Error;
 use crate::limits::Room;
 use crate::record::Step;
 use crate::registry::{Publication, Registry};
 use crate::rights::{Right, Rights};
 use crate::state::State;
+use crate::vocabulary;
 
 /// The entity `key`, if the principal has `right` to it.
 pub(crate) fn require(
@@ -116,6 +118,12 @@ impl Registry {
             let known = require(state, key, principal, Right::Administer)?;
             let mut entity = known.clone();
             (entity.access, entity.rights) = (Access::Owner, rights.clone());
+            if entity.is_public() && is_about_hidden(state, &entity) {
+                return Err(Error::InvalidEntity {
+                    field: "rights",
+                    reason: "may not be everybody's: the subject is not public".to_owned(),
+                });
+            }
             let steps = match entity == known {
                 true => Vec::new(),
                 false => vec![Step::Publish(entity.clone())],
@@ -123,4 +131,18 @@ impl Registry {
             Ok::<_, Error>((steps, entity))
         })
     }
+}
+
+/// Whether it is a piece of metadata about an entity that not everybody may read.
+fn is_about_hidden(state: &State, piece: &Entity) -> bool {
+    let mut about = piece.triples.iter().filter(|triple| {
+        piece.kind == EntityKind::Metadata && triple.predicate == vocabulary::ABOUT
+    });
+    about.any(|triple| match &triple.object {
+        Term::NamedNode(subject) => {
+            let rule = state.rule_of(subject.as_str());
+            rule.is_some_and(|(rule, _)| !rule.permits(&Principal::Anonymous, Right::Read))
+        }
+        _ => false,
+    })
 }

@@ -16,6 +16,7 @@ use crate::ordered::{Iter, OrderedSet};
 use crate::partition::{Partition, Text, fold};
 use crate::scope;
 use crate::state::State;
+use crate::uddi_keys::NO_TMODEL;
 
 /// Number of entities returned when a search names no limit.
 pub const DEFAULT_SEARCH_LIMIT: usize = 100;
@@ -41,6 +42,8 @@ pub struct Search {
     pub about: Option<String>,
     /// The owner, exactly.
     pub owner: Option<String>,
+    /// A keyed reference of its UDDI category bag, exactly.
+    pub category: Option<Category>,
     /// Besides `entity_type`: types whose class is one of these IRIs. See [`crate::Registry::widened`].
     pub classes: Vec<String>,
     /// Besides `observed_property`: IRIs of others.
@@ -49,6 +52,15 @@ pub struct Search {
     pub after: Option<(String, String)>,
     /// Maximum number of entities to return; [`DEFAULT_SEARCH_LIMIT`] if absent.
     pub limit: Option<usize>,
+}
+
+/// A keyed reference of a UDDI category bag.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Category {
+    /// Key of the tModel of the taxonomy; `None` for references that name none.
+    pub tmodel: Option<String>,
+    /// The value, `keyValue`.
+    pub value: String,
 }
 
 /// The result of a search, ordered by name (case folded), then key.
@@ -80,6 +92,8 @@ struct ResolvedSearch {
     observed: Option<Vec<Id>>,
     about: Option<Id>,
     owner: Option<Id>,
+    /// tModel and value.
+    category: Option<[Id; 2]>,
     /// A folded name and a key.
     after: Option<(String, String)>,
 }
@@ -147,6 +161,16 @@ fn resolve(state: &State, search: &Search) -> Option<ResolvedSearch> {
     let observed = observed.chain(&search.observed_properties);
     let observed: Vec<Id> = observed.filter_map(|text| iri(text)).collect();
     let any_observed = search.observed_property.is_some();
+    let category = match &search.category {
+        None => None,
+        Some(category) => {
+            let tmodel = category.tmodel.as_deref();
+            Some([
+                tmodel.map_or(Some(NO_TMODEL), iri)?,
+                dictionary.text(&category.value)?,
+            ])
+        }
+    };
     if any_observed && observed.is_empty() {
         return None;
     }
@@ -158,6 +182,7 @@ fn resolve(state: &State, search: &Search) -> Option<ResolvedSearch> {
         observed: any_observed.then_some(observed),
         about: known(search.about.as_ref(), iri)?,
         owner: known(search.owner.as_ref(), |text| dictionary.text(text))?,
+        category,
         after: (search.after.as_ref()).map(|(name, key)| (fold(name), key.clone())),
     })
 }
@@ -233,7 +258,14 @@ impl<'a> Scoped<'a> {
             let count = firsts.iter().map(|first| pairs_of(set, *first)).sum();
             (count, List::Any(set, firsts))
         });
-        pairs.chain(scopes).chain(any).collect()
+        let categories = asked.category.iter().map(|category| {
+            let set = &partition.categories;
+            let [tmodel, value] = *category;
+            let last = [tmodel, value, Id::MAX];
+            let count = set.rank(|key| *key <= last) - set.rank(|key| *key < [tmodel, value, 0]);
+            (count, List::Category(set, *category))
+        });
+        pairs.chain(scopes).chain(any).chain(categories).collect()
     }
 
     fn candidates(&self, named: usize) -> Option<HashSet<Id>> {
@@ -280,6 +312,9 @@ impl<'a> Scoped<'a> {
                 .is_none_or(|observed| any(&partition.observed, observed))
             && has(&partition.about, asked.about)
             && has(&partition.owners, asked.owner)
+            && asked.category.is_none_or(|[tmodel, value]| {
+                partition.categories.contains(&[tmodel, value, entity])
+            })
             && asked
                 .scope
                 .as_ref()
@@ -299,6 +334,8 @@ enum List<'a> {
     Pairs(&'a OrderedSet<[Id; 2]>, Id),
     /// Pairs that begin with one of these.
     Any(&'a OrderedSet<[Id; 2]>, &'a [Id]),
+    /// References of this tModel and value.
+    Category(&'a OrderedSet<[Id; 3]>, [Id; 2]),
     /// Normal forms that lie under this.
     Scopes(&'a OrderedSet<Text>, &'a str),
 }
@@ -315,6 +352,11 @@ impl<'a> List<'a> {
             Self::Any(set, firsts) => {
                 let lists = firsts.iter().map(move |first| Self::Pairs(set, *first));
                 Box::new(lists.flat_map(|list| list.ids()))
+            }
+            Self::Category(set, [tmodel, value]) => {
+                let keys = set.iter_from(|key| *key < [tmodel, value, 0]);
+                let keys = keys.take_while(move |key| key.starts_with(&[tmodel, value]));
+                Box::new(keys.map(|[_, _, entity]| entity))
             }
             Self::Scopes(set, asked) => {
                 let keys = set.iter_from(before(asked));
@@ -365,6 +407,13 @@ pub(crate) fn keys(state: &State, search: &Search, principal: &Principal) -> Vec
     let matches = matching(state, search, principal, limit);
     let keys = matches.into_iter().take(limit);
     keys.map(|(_, key, _)| key).collect()
+}
+
+/// The first `limit` that match, in the order of names, then keys, and one more if there is one.
+pub(crate) fn ids(state: &State, search: &Search, principal: &Principal, limit: usize) -> Vec<Id> {
+    let mut matches = matching(state, search, principal, limit);
+    matches.truncate(limit.saturating_add(1));
+    matches.into_iter().map(|(_, _, id)| id).collect()
 }
 
 /// Whether the entity `key` exists, is visible to `principal`, and matches; the limit and the position in the

@@ -249,6 +249,9 @@ fn planned(mut query: Query, view: &View) -> Query {
         true => plan::held(plan),
         false => plan,
     };
+    if planner.has_open_path {
+        view.hold_pairs();
+    }
     query
 }
 

@@ -273,12 +273,17 @@ impl State {
         }
     }
 
+    /// The properties that state what is observed, as far as any entity has them.
+    pub(crate) fn observing(&self) -> [Option<Id>; 2] {
+        [vocabulary::OBSERVES, vocabulary::OBSERVED_PROPERTY]
+            .map(|predicate| self.dictionary.iri(predicate.as_str()))
+    }
+
     fn keys(&self, stored: &StoredEntity) -> EntityKeys {
         let entity = stored.entity;
         let scopes = stored.scopes();
         let scopes = scopes.filter_map(|scope| scope::normalize(self.dictionary.value(scope)));
-        let observing = [vocabulary::OBSERVES, vocabulary::OBSERVED_PROPERTY]
-            .map(|predicate| self.dictionary.iri(predicate.as_str()));
+        let observing = self.observing();
         let mut observed = BTreeSet::new();
         let mut about = BTreeSet::new();
         for [subject, predicate, object] in stored.own_triples() {
@@ -512,6 +517,35 @@ impl<'a> Fields<'a> {
 
     pub(crate) fn owner(&self) -> &'a str {
         self.dictionary.value(self.stored.owner())
+    }
+
+    pub(crate) fn owner_id(&self) -> Id {
+        self.stored.owner()
+    }
+
+    pub(crate) fn types(&self) -> impl Iterator<Item = Id> + 'a {
+        self.stored.types()
+    }
+
+    /// The triples that it brings.
+    pub(crate) fn own_triples(&self) -> &'a [[Id; 3]] {
+        self.stored.own_triples()
+    }
+
+    /// The objects of all its statements with one of these predicates, whatever they are about.
+    pub(crate) fn objects_of(&self, predicates: [Option<Id>; 2]) -> impl Iterator<Item = Id> + 'a {
+        let triples = self.stored.own_triples().iter();
+        let stating = triples.filter(move |[_, verb, _]| predicates.contains(&Some(*verb)));
+        stating.map(|[_, _, object]| *object)
+    }
+
+    /// (tModel, value) of its category bag.
+    pub(crate) fn categories(&self) -> impl Iterator<Item = [Id; 2]> + use<> {
+        let (dictionary, stored) = (self.dictionary, self.stored);
+        let class = class_of(dictionary, stored.types());
+        let keys =
+            class.map(|class| UddiKeys::of(dictionary, class, stored.entity, stored.own_triples()));
+        keys.into_iter().flat_map(|keys| keys.categories)
     }
 
     pub(crate) fn name(&self) -> &'a str {

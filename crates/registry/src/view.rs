@@ -94,6 +94,11 @@ impl View {
         self.source.entities()
     }
 
+    /// See [`crate::budget::Budget::hold_pairs`].
+    pub(crate) fn hold_pairs(&self) {
+        self.source.budget.hold_pairs();
+    }
+
     /// The number of triples of a graph; 0 if there is none of this name.
     pub(crate) fn graph_len(&self, name: &Term) -> usize {
         let id = self.known(name);

@@ -153,6 +153,18 @@ pub const fn right(right: crate::Right) -> NamedNodeRef<'static> {
 pub const RESERVED: [NamedNodeRef<'static>; 5] =
     [ABOUT, AUTHOR, METADATA_TYPE, METADATA_VALUE, METADATA_DATE];
 
+/// Fields of an entity, which the registry alone states: nobody makes an entity look like another's, or its rights
+/// like other ones.
+pub const FIELDS: [NamedNodeRef<'static>; 7] = [
+    OWNER,
+    ACCESS,
+    READER,
+    MAY_READ,
+    MAY_ANNOTATE,
+    MAY_WRITE,
+    MAY_ADMINISTER,
+];
+
 /// The class an entity of `kind` is an instance of.
 #[must_use]
 pub const fn class(kind: crate::EntityKind) -> NamedNodeRef<'static> {

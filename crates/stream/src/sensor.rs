@@ -202,8 +202,8 @@ impl StatementMachine {
         self.sources.iter().map(|source| source.parts.len()).sum()
     }
 
-    /// The first element of `stream` that a window holds: a later run needs none before it. This
-    /// looks at each element.
+    /// The first element of `stream` that a window holds, or by which it knows its last turn: a later
+    /// run needs none before it. This looks at each element.
     pub(crate) fn first_held(&self, stream: &str) -> Option<Position> {
         let bound = self
             .sources

@@ -164,7 +164,8 @@ impl VirtualSensor {
         self.machines().map(StatementMachine::held).sum()
     }
 
-    /// The position of the first element of `stream` that a window holds.
+    /// The position of the first element of `stream` that a window holds, or by which it knows its last
+    /// turn: a later run needs none before it.
     #[must_use]
     pub fn first_held(&self, stream: &str) -> Option<Position> {
         let firsts = self

@@ -6,7 +6,7 @@
 //! share the machine.
 
 mod http;
-mod postgres;
+pub(crate) mod postgres;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -15,14 +15,14 @@ use super::ROWS;
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server in a folder of its own; the reason why there is none is a text.
-pub(super) struct Postgres {
+pub(crate) struct Postgres {
     server: Child,
     folder: PathBuf,
     user: Option<User>,
 }
 
 impl Postgres {
-    pub(super) fn start(parent: &Path) -> Result<Self, String> {
+    pub(crate) fn start(parent: &Path) -> Result<Self, String> {
         // It refuses to run as root.
         let user = match getuid().is_root() {
             false => None,
@@ -96,6 +96,39 @@ impl Postgres {
         let line = text.lines().find_map(|line| line.strip_prefix("tps = "));
         let rate = line.and_then(|line| line.split(' ').next()?.parse().ok());
         rate.ok_or_else(|| format!("pgbench prints no rate: {text}"))
+    }
+
+    /// The folder of its socket.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Milliseconds of a transaction of one client that stores so many bytes.
+    pub(crate) fn transaction_ms(&self, bytes: usize, time: Duration) -> Result<f64, String> {
+        self.statement("create table floor (number bigserial primary key, record bytea)")?;
+        // Bytes that do not compress.
+        let mut random = fastrand::Rng::with_seed(1);
+        let digits: String = (0..2 * bytes).map(|_| random.digit(16)).collect();
+        let script = format!("insert into floor (record) values ('\\x{digits}');\n");
+        let script = self.file("floor.sql", &script)?;
+        let mut bench = self.client("pgbench");
+        bench.args([
+            "-n",
+            "-M",
+            "prepared",
+            "-c",
+            "1",
+            "-T",
+            &time.as_secs().to_string(),
+            "-f",
+        ]);
+        bench.arg(script);
+        let text = output(bench)?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("latency average = "));
+        let time = line.and_then(|line| line.split(' ').next()?.parse().ok());
+        time.ok_or_else(|| format!("pgbench prints no latency: {text}"))
     }
 
     /// Rows per second of one `COPY`.

@@ -12,7 +12,9 @@ use oxttl::{NQuadsParser, TriGParser};
 use super::export::{LABEL_PREFIX, NOBODY};
 use super::{ImportError, MAX_STATEMENT_BYTES};
 use crate::access::Access;
-use crate::entity::{Entity, EntityKind, MAX_TEXT_BYTES, MAX_TRIPLES};
+use crate::entity::{
+    Entity, EntityKind, MAX_DOCUMENT_ENTITY_BYTES, MAX_TEXT_BYTES, MAX_TRIPLES, triple_bytes,
+};
 use crate::rights::{Holder, Right, Rights};
 use crate::vocabulary;
 
@@ -52,6 +54,7 @@ struct Partial {
     scopes: Vec<String>,
     rights: Rights,
     triples: Vec<Triple>,
+    triple_bytes: usize,
 }
 
 /// An entity of a file. Without a statement about its owner it has none.
@@ -192,6 +195,7 @@ impl Partial {
             scopes: Vec::new(),
             rights: Rights::default(),
             triples: Vec::new(),
+            triple_bytes: 0,
         }
     }
 
@@ -201,6 +205,11 @@ impl Partial {
                 return Err(format!("{} has more than {MAX_TRIPLES} triples", self.key));
             }
             let triple = Triple::new(quad.subject, quad.predicate, quad.object);
+            self.triple_bytes += triple_bytes(&triple);
+            if self.triple_bytes > MAX_DOCUMENT_ENTITY_BYTES {
+                let limit = MAX_DOCUMENT_ENTITY_BYTES;
+                return Err(format!("{} has terms of more than {limit} bytes", self.key));
+            }
             self.triples.push(triple);
             return Ok(());
         }
@@ -311,7 +320,7 @@ impl Partial {
             key,
         };
         entity
-            .validate()
+            .check_published()
             .map_err(|error| refused(line, format!("{}: {error}", entity.key)))?;
         Ok(Read {
             line,

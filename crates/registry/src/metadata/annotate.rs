@@ -9,7 +9,7 @@ use crate::access::Access;
 use crate::limits::Room;
 use crate::record::Step;
 use crate::registry::{Publication, Registry};
-use crate::rights::{Holder, OwnedRule, Right, Rights};
+use crate::rights::{OwnedRule, Right, Rights};
 use crate::state::State;
 use crate::uddi::{random_uuid, uuid_iri};
 
@@ -188,8 +188,13 @@ impl<'a> Annotator<'a> {
         let is_public = of.permits(&Principal::Anonymous, Right::Read);
         match asked {
             Some((access, rights)) => {
-                let is_wider = access == Access::Public || rights.read.contains(&Holder::Everybody);
-                if is_wider && !is_public {
+                let rule = OwnedRule {
+                    owner: known.map_or(self.name, |piece| &piece.author).to_owned(),
+                    access: access.clone(),
+                    rights: rights.clone(),
+                };
+                // Who may change it may read it.
+                if rule.permits(&Principal::Anonymous, Right::Read) && !is_public {
                     let reason = "may not be public: the subject is not";
                     return Err(Error::invalid("access", reason));
                 }

@@ -352,3 +352,23 @@ proptest! {
         }
     }
 }
+
+/// A prefix makes long IRIs of short names: what is made of them ends where the document is refused.
+#[test]
+fn names_do_not_grow_without_end() {
+    let mut document = lamp();
+    let namespace = format!("http://e/{}/", "x".repeat(20_000));
+    document["@context"] = json!([td::TD_CONTEXT, {"p": namespace, "saref": "urn:s:"}]);
+    let members: Vec<String> = (0..3_000).map(|n| format!("p:{n}")).collect();
+    for name in &members {
+        document[name] = json!("p:x");
+    }
+    document["@type"] = json!(members);
+    document["properties"]["power"]["@type"] = json!(members);
+    check(&document, NOW).unwrap();
+    let entity = to_entity(&document, "ada").unwrap();
+    assert!(entity.types.len() < 300);
+    let bytes: usize = entity.triples.iter().map(crate::entity::triple_bytes).sum();
+    assert!(bytes < 1 << 20, "{bytes}");
+    assert!(put(&registry(), &document, NOW).is_err());
+}

@@ -11,7 +11,9 @@ use serde_json::{Map, Value};
 use super::names::{Names, resolve};
 use super::registration::Registration;
 use super::validation::texts;
-use crate::entity::MAX_TERM_BYTES;
+use crate::entity::{
+    MAX_ENTITY_BYTES, MAX_LIST, MAX_TERM_BYTES, MAX_TEXT_BYTES, MAX_TRIPLES, triple_bytes,
+};
 use crate::time::timestamp;
 use crate::vocabulary::td;
 
@@ -49,6 +51,7 @@ pub(super) fn of(key: &NamedNode, document: &Value) -> Vec<Triple> {
         names: Names::of(document),
         base: document.get("base").and_then(Value::as_str),
         triples: Vec::new(),
+        bytes: 0,
         nodes: 0,
     };
     if let Some(thing) = document.as_object() {
@@ -72,8 +75,13 @@ pub(super) fn types(document: &Value) -> Vec<String> {
         let end = iri.rfind(['#', '/', ':']).map_or(0, |index| index + 1);
         let (namespace, local) = iri.split_at(end);
         let name = format!("{{{namespace}}}{local}");
+        // The entity is refused.
+        let is_too_much = name.len() > MAX_TEXT_BYTES || types.len() > MAX_LIST;
         if !types.contains(&name) {
             types.push(name);
+        }
+        if is_too_much {
+            break;
         }
     }
     types
@@ -83,6 +91,8 @@ struct Writer<'a> {
     names: Names<'a>,
     base: Option<&'a str>,
     triples: Vec<Triple>,
+    /// Their size. A prefix or a base makes long IRIs of short names.
+    bytes: usize,
     nodes: usize,
 }
 
@@ -93,8 +103,17 @@ impl Writer<'_> {
         predicate: NamedNodeRef<'_>,
         object: impl Into<Term>,
     ) {
-        self.triples
-            .push(Triple::new(subject.clone(), predicate.into_owned(), object));
+        if self.is_full() {
+            return;
+        }
+        let triple = Triple::new(subject.clone(), predicate.into_owned(), object);
+        self.bytes += triple_bytes(&triple);
+        self.triples.push(triple);
+    }
+
+    /// There are more triples than an entity may have, so that the document is refused.
+    fn is_full(&self) -> bool {
+        self.bytes > MAX_ENTITY_BYTES || self.triples.len() > MAX_TRIPLES
     }
 
     fn node(
@@ -136,6 +155,9 @@ impl Writer<'_> {
 
     fn types(&mut self, subject: &NamedOrBlankNode, members: &Members) {
         for name in members.get("@type").into_iter().flat_map(texts) {
+            if self.is_full() {
+                return;
+            }
             if let Some(iri) = self.names.iri(name) {
                 self.add(subject, rdf::TYPE, iri);
             }
@@ -162,7 +184,8 @@ impl Writer<'_> {
             }
         }
         for (name, value) in members {
-            if name.contains(':')
+            if !self.is_full()
+                && name.contains(':')
                 && let Some(predicate) = self.names.defined(name)
             {
                 self.extension(subject, predicate.as_ref(), value);
@@ -180,7 +203,7 @@ impl Writer<'_> {
         match value {
             Value::Array(values) => {
                 for value in values {
-                    if !value.is_array() {
+                    if !self.is_full() && !value.is_array() {
                         self.extension(subject, predicate, value);
                     }
                 }

@@ -3,7 +3,7 @@
 //! An entity whose triples do not have the form that [`super::encode`] writes is not UDDI data:
 //! `None`. Clients may publish entities of any form.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use oxrdf::{NamedNodeRef, NamedOrBlankNode, Term};
 
@@ -26,13 +26,20 @@ struct Facts<'a> {
 type Subject<'a> = &'a str;
 
 impl<'a> Facts<'a> {
-    /// The statements of an entity of this type.
+    /// The statements of an entity of this type. A node that several others have would be copied for each of them, and
+    /// nodes within nodes multiply, so such an entity is not UDDI data.
     fn of(entity: &'a Entity, of_type: &str) -> Option<(Self, Subject<'a>)> {
         if !entity.types.iter().any(|name| name == of_type) {
             return None;
         }
         let mut by_subject: HashMap<_, Vec<_>> = HashMap::new();
+        let mut nodes = HashSet::new();
         for triple in &entity.triples {
+            if let Term::BlankNode(node) = &triple.object
+                && !nodes.insert(node)
+            {
+                return None;
+            }
             let subject = match &triple.subject {
                 NamedOrBlankNode::NamedNode(node) => node.as_str(),
                 NamedOrBlankNode::BlankNode(node) => node.as_str(),

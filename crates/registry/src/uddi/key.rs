@@ -66,9 +66,13 @@ pub trait Key: Copy + Eq + fmt::Display {
         uuid_iri(self.uuid())
     }
 
-    /// The key whose entity is `iri`.
+    /// The key whose entity is `iri`, in lower case: the same UUID in another case is the name of another entity, which
+    /// does not speak for this key.
     fn from_iri(iri: &str) -> Option<Self> {
-        parse_uuid(iri.strip_prefix("urn:uuid:")?).map(Self::from_uuid)
+        let text = iri.strip_prefix("urn:uuid:")?;
+        let has_upper_case = text.bytes().any(|byte| byte.is_ascii_uppercase());
+        let uuid = parse_uuid(text).filter(|_| !has_upper_case);
+        uuid.map(Self::from_uuid)
     }
 
     /// The key of something with this name, always the same.

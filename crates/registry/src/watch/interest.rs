@@ -49,6 +49,14 @@ pub(crate) struct Interest {
 }
 
 impl Interest {
+    /// In every change.
+    pub(crate) fn all() -> Self {
+        Self {
+            reads_all: true,
+            predicates: Vec::new(),
+        }
+    }
+
     pub(crate) fn of(query: &Query) -> Self {
         let mut interest = Self::default();
         match query {

@@ -46,6 +46,7 @@ use crate::limits::{Interrupt, SparqlError, SparqlLimits};
 use crate::registry::Registry;
 use crate::results::SparqlAnswer;
 use crate::search::Search;
+use crate::sparql::SparqlRequest;
 
 use interest::Interest;
 pub(crate) use interest::Predicates;
@@ -200,6 +201,8 @@ struct Query {
     /// The rows that the subscriber has, by their hash, if it resumes.
     resumed: Option<u64>,
     rows: Rows,
+    /// See [`Watch::inferring`].
+    inferred_by: Option<Vec<String>>,
 }
 
 impl Registry {
@@ -221,6 +224,7 @@ impl Registry {
                 resync: None,
                 resumed: None,
                 rows: Rows::default(),
+                inferred_by: None,
             }),
             _ => None,
         };
@@ -262,6 +266,17 @@ fn hash_of(value: impl Hash) -> u64 {
 }
 
 impl Watch {
+    /// Follows subclasses and subproperties in a query, as [`SparqlRequest::inferred_by`] does. Every change may
+    /// then concern the query. A search is widened before ([`Registry::widened`]).
+    #[must_use]
+    pub fn inferring(mut self, authors: Vec<String>) -> Self {
+        if let Some(query) = &mut self.query {
+            query.interest = Interest::all();
+            query.inferred_by = Some(authors);
+        }
+        self
+    }
+
     /// From where to resume now, if everything before was delivered.
     #[must_use]
     pub fn mark(&self) -> Option<Mark> {
@@ -334,9 +349,14 @@ impl Watch {
         let Some(query) = &mut self.query else {
             return Ok(());
         };
+        let request = SparqlRequest {
+            inferred_by: query.inferred_by.clone(),
+            ..query.text.as_str().into()
+        };
         let answer = self
             .registry
-            .sparql(&query.text, &self.principal, limits, interrupt)?;
+            .answer(&request, &self.principal, limits, interrupt);
+        let (answer, _) = answer?;
         let rows = Rows::of(answer)?;
         query.is_due = false;
         let mut resync = query.resync.take();

@@ -348,3 +348,19 @@ proptest! {
         }
     }
 }
+
+/// What the graph says of owners and rights is what the registry knows.
+#[test]
+fn nobody_states_the_fields_of_an_entity() {
+    let registry = Registry::open(MemoryJournal::new()).unwrap();
+    for predicate in vocabulary::FIELDS {
+        let mut entity = Entity::new("urn:e:1", EntityKind::Other, "one");
+        entity.owner = "eve".to_owned();
+        let subject = NamedNode::new("urn:e:2").unwrap();
+        let object = Term::from(chappe_registry::oxrdf::Literal::from("ada"));
+        let triple = Triple::new(subject, predicate.into_owned(), object);
+        entity.triples.push(triple);
+        let refused = registry.publish(entity).err().unwrap().to_string();
+        assert!(refused.contains(predicate.as_str()), "{refused}");
+    }
+}

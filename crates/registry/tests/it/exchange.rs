@@ -168,6 +168,11 @@ fn a_file_is_imported_whole_or_refused_with_the_line() {
             "not together",
         ),
         ("_:a <http://p> \"a\" _:g .\n", 2, "blank node"),
+        (
+            "<urn:x:2> <https://chappe.example/ns#owner> \"ada\" <urn:x:2> .\n",
+            2,
+            "registry itself states",
+        ),
         ("_:a <http://p> \"a\" .\n", 2, "blank node"),
         (
             "<urn:x:2> <https://chappe.example/ns#access> \"all\" .\n",
@@ -197,6 +202,15 @@ fn a_file_is_imported_whole_or_refused_with_the_line() {
         (entity.owner.as_str(), entity.name.as_str()),
         ("operator", "urn:x:1")
     );
+}
+
+/// A base makes long IRIs of short ones; what they take is bounded while the file is read.
+#[test]
+fn an_entity_does_not_grow_by_the_names_of_a_file() {
+    let base = format!("@base <http://e/{}> . ", "x/".repeat(7_000));
+    let text = format!("{base} <urn:x:1> {{ {} }}", "<a> <b> <c> . ".repeat(5_000));
+    let (_, reason) = refusal(&empty(), Format::TriG, &text);
+    assert!(reason.contains("terms of more than"), "{reason}");
 }
 
 #[test]

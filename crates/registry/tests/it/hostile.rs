@@ -85,6 +85,45 @@ fn rows_that_multiply_end() {
     }
 }
 
+/// The evaluator holds all pairs of nodes that a path joins, unless one end is known.
+#[test]
+fn paths_between_unknown_nodes_hold_few_pairs() {
+    let generous = |memory_bytes| SparqlLimits {
+        steps: 20_000_000,
+        memory_bytes,
+        ..SparqlLimits::default()
+    };
+    let ask = |query: &str, memory_bytes| {
+        let query = query.to_owned();
+        on_small_stack(move || {
+            let limits = generous(memory_bytes);
+            registry().sparql(&query, &Principal::Operator, &limits, &Interrupt::never())
+        })
+    };
+    let over = |query| match ask(query, 1 << 20) {
+        Err(SparqlError::Limit { limit, .. }) => limit,
+        other => panic!("{query}: {other:?}"),
+    };
+    // 90,000 pairs.
+    for query in [
+        "SELECT (COUNT(*) AS ?n) { ?a <http://e/p>+ ?b }",
+        "SELECT (COUNT(*) AS ?n) { ?a <http://e/p>* ?b . ?b <http://e/p>* ?c }",
+        "SELECT (COUNT(*) AS ?n) { ?a ^(<http://e/p>/<http://e/p>+) ?b }",
+        "SELECT (COUNT(*) AS ?n) { GRAPH ?g { ?x ?y ?z } ?a (!<http://e/q>)+ _:b }",
+        "SELECT (COUNT(*) AS ?n) { OPTIONAL { ?a <http://e/none> ?q } ?a <http://e/p>+ ?b }",
+        "SELECT * { ?s <http://e/p> <http://e/n1> FILTER EXISTS { ?a <http://e/p>+ ?b FILTER(?b != ?a) } }",
+    ] {
+        assert_eq!(over(query), "memory bytes", "{query}");
+    }
+    for query in [
+        "SELECT (COUNT(*) AS ?n) { ?a <http://e/p> ?c . ?c <http://e/p>+ ?b }",
+        "SELECT (COUNT(*) AS ?n) { <http://e/n1> <http://e/p>* ?b }",
+    ] {
+        assert!(ask(query, 1 << 20).is_ok(), "{query}");
+    }
+    assert!(ask("ASK { ?a <http://e/p>+ ?b }", 64 << 20).is_ok());
+}
+
 #[test]
 fn rows_made_without_touching_an_index_end() {
     let table: String = (0..200).map(|number| format!("{number} ")).collect();

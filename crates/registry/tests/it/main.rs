@@ -2,6 +2,7 @@
 
 mod access;
 mod exchange;
+mod explore;
 mod full_disk;
 mod hostile;
 mod iris;

@@ -13,8 +13,8 @@ use chappe_registry::metadata::{
 use chappe_registry::oxrdf::{BlankNode, Literal, NamedNode, Triple};
 use chappe_registry::uddi::{BusinessEntity, Key, Text};
 use chappe_registry::{
-    Access, Entity, EntityKind, Holder, MemoryJournal, Principal, Registry, Right, Rights, Search,
-    SparqlAnswer,
+    Access, Entity, EntityKind, Holder, MemoryJournal, Principal, Registry, Right, Rights, Room,
+    Search, SparqlAnswer,
 };
 use proptest::prelude::*;
 
@@ -359,8 +359,28 @@ fn a_piece_is_not_wider_than_its_subject() {
             ..
         })
     ));
+    // Who may change a piece may read it.
+    let everybody = vec![Holder::Everybody];
+    let rights = Rights {
+        write: everybody.clone(),
+        ..Rights::default()
+    };
+    wanted.rule = Some((Access::Owner, rights.clone()));
+    assert!(board.attach("ada", &wanted).is_err());
     wanted.rule = None;
     let piece = board.attach("ada", &wanted).unwrap();
+    let read = Rights {
+        read: everybody,
+        ..Rights::default()
+    };
+    for wide in [&rights, &read] {
+        let room = Room::default();
+        let set = board
+            .registry
+            .set_rights(&named("ada"), &piece.key, wide, &room);
+        let refused = set.err().unwrap().to_string();
+        assert!(refused.contains("subject is not public"), "{refused}");
+    }
     let asked = [of_type("urn:t")];
     for (reader, sees) in [
         (Principal::Anonymous, false),

@@ -208,7 +208,7 @@ impl Part {
         }
     }
 
-    /// The first element of `stream` that it holds.
+    /// The first element of `stream` that it holds, or by which it knows its last closed turn.
     fn first_of(&self, stream: &str) -> Option<Position> {
         let waiting = self.turns.iter().flat_map(Turns::elements);
         let held = self.window.elements();
@@ -217,6 +217,9 @@ impl Part {
             .chain(waiting);
         let of_stream = all.filter(|(of, _)| &***of == stream);
         let positions = of_stream.map(|(_, element)| element.position);
+        let closed = self.turns.as_ref().and_then(Turns::last_closed);
+        let closed = closed.filter(|(of, _)| *of == stream);
+        let positions = positions.chain(closed.map(|(_, position)| position));
         positions.min_by_key(|position| position.sequence)
     }
 }
@@ -398,7 +401,7 @@ impl Parts {
         }
     }
 
-    /// The first element of `stream` that a window holds.
+    /// The first element of `stream` that a window needs.
     pub(crate) fn first_of(&self, stream: &str) -> Option<Position> {
         let firsts = self.all().filter_map(|part| part.first_of(stream));
         firsts.min_by_key(|position| position.sequence)

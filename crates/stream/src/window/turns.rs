@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Extent, Timing, Window, WindowClock, WindowLimits};
-use crate::{StreamElement, Timestamp};
+use crate::{Position, StreamElement, Timestamp};
 
 /// Most turns of the node's clock that are evaluated at once, for example after the machine slept;
 /// earlier ones are skipped and counted. One minute of turns of a second.
@@ -28,6 +28,9 @@ pub(super) struct Turns {
     newest: Option<Timestamp>,
     /// The end of the last closed turn.
     closed: Option<i64>,
+    /// The last element of that turn to arrive, on the source's clock: a window shorter than its turn
+    /// may hold none of them, and a later run finds `closed` only by receiving one of them again.
+    last_closed: Option<(Arc<str>, Position)>,
 }
 
 /// A turn that closed.
@@ -53,6 +56,7 @@ impl Turns {
             bytes: 0,
             newest: None,
             closed: None,
+            last_closed: None,
         })
     }
 
@@ -135,7 +139,12 @@ impl Turns {
             return None;
         }
         let later = self.pending.split_off(&(Timestamp(end), 0));
-        for (_, (stream, element)) in std::mem::replace(&mut self.pending, later) {
+        let ending = std::mem::replace(&mut self.pending, later);
+        if self.clock == WindowClock::Source {
+            let last = ending.iter().max_by_key(|((_, number), _)| *number);
+            self.last_closed = last.map(|(_, (stream, it))| (stream.clone(), it.position));
+        }
+        for (_, (stream, element)) in ending {
             self.bytes -= element.size_bytes();
             // Refusals are counted by the window.
             let _ = window.push(stream, element);
@@ -158,9 +167,15 @@ impl Turns {
         self.closed.map(Timestamp)
     }
 
+    /// The element by which a later run finds the end of the last closed turn.
+    pub(super) fn last_closed(&self) -> Option<(&str, Position)> {
+        let last = self.last_closed.as_ref();
+        last.map(|(stream, position)| (&**stream, *position))
+    }
+
     /// Forgets the time, and with `all` the elements too.
     pub(super) fn reset(&mut self, all: bool) {
-        self.closed = None;
+        (self.closed, self.last_closed) = (None, None);
         if all {
             self.pending.clear();
             (self.bytes, self.newest) = (0, None);

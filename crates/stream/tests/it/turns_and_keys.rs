@@ -367,6 +367,29 @@ fn extents() -> impl Strategy<Value = (String, Extent)> {
     ]
 }
 
+#[test]
+fn a_restart_with_an_empty_window_closes_no_turn_twice() {
+    let keys = "window = \"1s\"\nslide = \"3s\"\nwait = \"2s\"";
+    let of = |number: u64, seconds: i64| input(number, seconds * SECOND, 20 * SECOND, "a", 1.0);
+    for (mut first, mut second) in both(keys).into_iter().zip(both(keys)) {
+        step(&mut first, 0, Input::Receive(of(1, 3)));
+        // It closes the turn from 3 s to 6 s, whose last second has no element.
+        let closed = step(&mut first, 0, Input::Receive(of(2, 8)));
+        assert_eq!(rows(&closed), [(6 * SECOND, None, 0, None)]);
+        let needed = first.first_held("in").map(|first| first.sequence);
+        assert_eq!(needed, Some(1));
+        let elements = vec![of(1, 3), of(2, 8)];
+        let recall = Input::Command(SensorCommand::Recall { elements });
+        assert_eq!(step(&mut second, 0, recall), []);
+        for sensor in [&mut first, &mut second] {
+            // Four seconds late, in the turn that was evaluated before the restart.
+            assert_eq!(step(sensor, 0, Input::Receive(of(3, 4))), []);
+            let next = step(sensor, 0, Input::Receive(of(4, 11)));
+            assert_eq!(rows(&next), [(9 * SECOND, None, 1, Some(1.0))]);
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
 

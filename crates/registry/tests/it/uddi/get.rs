@@ -1,6 +1,11 @@
 //! UDDI 2.04 API specification: the get calls.
 
-use chappe_registry::uddi::{BindingKey, BusinessKey, ErrorCode, KeyType, ServiceKey, TModelKey};
+use chappe_registry::uddi::{
+    BindingKey, BusinessKey, ErrorCode, FindBusiness, FindTModel, Key as _, KeyType, ServiceKey,
+    TModelKey, Text,
+};
+
+use chappe_registry::{Entity, EntityKind, triples_from_turtle};
 
 use super::{Desk, binding, code};
 
@@ -72,4 +77,54 @@ fn registered_info_is_of_one_publisher() {
     assert_eq!(info.tmodels[0].tmodel_key, kind);
     let none = desk.ask("eve", |eve| eve.registered_info().unwrap());
     assert!(none.businesses.is_empty() && none.tmodels.is_empty());
+}
+
+/// An entity that anyone publishes in UDDI's vocabulary: nodes that others share are not copied for each of them, and a
+/// key in another case does not speak for the key.
+#[test]
+fn entities_of_another_form_are_not_in_uddi() {
+    const NS: &str = "https://chappe.example/ns/uddi#";
+    let desk = Desk::new();
+    let publish = |key: &str, class: &str, name: &str, more: &str| {
+        let text = format!(
+            "@prefix u: <{NS}> . <> u:name \"{name}\" ; <http://purl.org/dc/terms/modified> \
+             \"2026-01-01T00:00:00.000Z\" . {more}"
+        );
+        let mut entity = Entity::new(key, EntityKind::Other, name);
+        entity.owner = "eve".to_owned();
+        entity.types = vec![format!("{{{NS}}}{class}")];
+        entity.triples = triples_from_turtle(key, &text).unwrap();
+        desk.registry.publish(entity).unwrap().wait().unwrap();
+    };
+    let contact = "<> u:contact _:c . _:c u:personName \"p\" ; u:address _:a, _:b . ";
+    let lines = "_:a u:addressLine _:l . _:l u:value \"x\" . ";
+    let key = BusinessKey::new(7);
+    let text = format!("{contact}{lines}");
+    publish(&key.iri(), "businessEntity", "Plain", &text);
+    let found = desk.inquiry().business_detail(&[key]).unwrap();
+    assert_eq!(found[0].value.contacts[0].addresses.len(), 2);
+    let text = format!("{contact}{lines} _:b u:addressLine _:l .");
+    publish(&key.iri(), "businessEntity", "Plain", &text);
+    let refused = desk.inquiry().business_detail(&[key]);
+    assert_eq!(code(refused), ErrorCode::InvalidKeyPassed);
+
+    let upper = "urn:uuid:8609C81E-EE1F-4D5A-B202-3EB13AD01823";
+    publish(upper, "tModel", "dnb-com:D-U-N-S", "");
+    publish(
+        &upper.replace("8609C81E", "8609c81E"),
+        "businessEntity",
+        "dnb",
+        "",
+    );
+    let inquiry = desk.inquiry();
+    let tmodels = inquiry.find_tmodel(&FindTModel {
+        name: Some(Text::plain("dnb")),
+        ..FindTModel::default()
+    });
+    assert!(tmodels.unwrap().items.is_empty());
+    let businesses = inquiry.find_business(&FindBusiness {
+        names: vec![Text::plain("dnb")],
+        ..FindBusiness::default()
+    });
+    assert!(businesses.unwrap().items.is_empty());
 }

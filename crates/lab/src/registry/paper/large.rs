@@ -1,0 +1,105 @@
+//! The largest registry of a node: many clients at once, one client at the end, and the start with all of it.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use super::node::{Node, NodeStore};
+use super::soap::Soap;
+use super::under_test::{UnderTest as _, inquiries, publish};
+use super::{Bench, STEP, TABLE, median_ms};
+use crate::Error;
+
+/// Clients at once.
+pub(super) const CLIENTS: usize = 16;
+
+/// What was measured.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Large {
+    /// Services, publication and inquiry of one client in ms: at the tables' size, and with all.
+    pub(super) points: [(usize, f64, f64); 2],
+    /// Services a second of one client, and of sixteen.
+    pub(super) rates: [f64; 2],
+    /// Syncs of the log for a service with sixteen clients.
+    pub(super) syncs: f64,
+    /// Seconds until a node with all services is ready.
+    pub(super) opened_s: f64,
+    /// Resident bytes of that node.
+    pub(super) resident: f64,
+}
+
+/// Publishes services by sixteen clients at once.
+pub(super) fn fill(client: &Soap, numbers: Range<usize>) -> Result<(), Error> {
+    let next = AtomicUsize::new(numbers.start);
+    let (next, end) = (&next, numbers.end);
+    thread::scope(|scope| {
+        let mut running = Vec::with_capacity(CLIENTS);
+        for _ in 0..CLIENTS {
+            let mut client = client.another()?;
+            running.push(scope.spawn(move || {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= end {
+                        return Ok(());
+                    }
+                    publish(&mut client, number)?;
+                }
+            }));
+        }
+        running.into_iter().try_for_each(|client| {
+            let panicked = |_| Err(Error::Failed("a client panicked".to_owned()));
+            client.join().unwrap_or_else(panicked)
+        })
+    })
+}
+
+impl Bench<'_> {
+    /// Times of one client at the end of a registry of so many services.
+    fn one_client(
+        &mut self,
+        client: &mut Soap,
+        services: usize,
+    ) -> Result<(usize, f64, f64), Error> {
+        let mut times = Vec::new();
+        for number in services..services + STEP {
+            times.push(publish(client, number)?.1.iter().sum());
+        }
+        let asked = inquiries(client, services, self.sizes.repeats, &mut self.random)?;
+        Ok((services, median_ms(&times), median_ms(&asked)))
+    }
+
+    pub(super) fn large(&mut self) -> Result<Large, Error> {
+        let folder = self.subfolder("large")?;
+        let (all, first) = (self.sizes.large, TABLE.min(self.sizes.large / 2));
+        let mut measured = Large::default();
+        {
+            let node = Node::start(&self.program, &folder, &NodeStore::Log, false)?;
+            let mut client = node.client()?;
+            let start = Instant::now();
+            for number in 0..STEP {
+                publish(&mut client, number)?;
+            }
+            measured.rates[0] = STEP as f64 / start.elapsed().as_secs_f64();
+            let (start, syncs) = (Instant::now(), node.syncs()?);
+            fill(&client, STEP..first)?;
+            let services = (first - STEP) as f64;
+            measured.rates[1] = services / start.elapsed().as_secs_f64();
+            measured.syncs = (node.syncs()? - syncs) / services;
+            measured.points[0] = self.one_client(&mut client, first)?;
+            // In parts, so that progress is seen.
+            let parts: Vec<usize> = (first + STEP..all).step_by(all / 10).collect();
+            for from in parts {
+                self.progress(&format!("the largest registry: {from} services"));
+                fill(&client, from..(from + all / 10).min(all))?;
+            }
+            measured.points[1] = self.one_client(&mut client, all)?;
+        }
+        // It was killed; it starts again with what is in its log.
+        let node = Node::start(&self.program, &folder, &NodeStore::Log, false)?;
+        measured.opened_s = node.opened_in.as_secs_f64();
+        measured.resident = node.resident()? as f64;
+        node.client()?.inquire(&super::service::name_of(all - 1))?;
+        Ok(measured)
+    }
+}
