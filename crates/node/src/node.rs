@@ -27,7 +27,7 @@ use crate::permits::Permits;
 use crate::registrar::{NODE_OWNER, Registrar};
 use crate::sensors::Sensors;
 use crate::shared::{App, Shared};
-use crate::signatures::Signatures;
+use crate::signatures;
 use crate::size_limit::SizeLimit;
 use crate::storage::{Storage, open_registry};
 use crate::streams::StreamSpec;
@@ -134,7 +134,7 @@ impl Node {
             storage,
             taxonomies,
             checkers,
-            signatures: Signatures::open(&config)?,
+            signatures: signatures::open(&config)?,
             registry,
             registry_outage,
             registrar,

@@ -343,6 +343,7 @@ fn relative_to(file: &Path, key: &Key, value: Value) -> Value {
             | "http.tls.certificate"
             | "http.tls.key"
             | "http.tls.client_authorities"
+            | "http.tls.client_revocation_lists"
             | "signatures.authorities"
             | "signatures.revocation_lists"
             | "signatures.certificate"

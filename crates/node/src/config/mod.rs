@@ -155,6 +155,9 @@ pub struct HttpTls {
     /// File of the authorities (PEM) that sign certificates of clients; empty: clients are not asked for
     /// one. The subject of a client's certificate is compared with the accounts. Relative to this file.
     pub client_authorities: PathBuf,
+    /// File of lists of revoked certificates of clients (PEM); empty: none. An expired list refuses all
+    /// certificates of its issuer. Relative to this file, and read at the start.
+    pub client_revocation_lists: PathBuf,
 }
 
 impl Http {

@@ -45,6 +45,7 @@ mod sensor_schema;
 mod sensor_windows;
 mod sensor_wrappers;
 mod shares;
+mod signed_devices;
 mod signed_uddi;
 mod sparql;
 mod strange_endpoints;
