@@ -243,7 +243,9 @@ impl Registry {
     /// and a value. It is called again when another writer of the journal was faster. If only the
     /// receipt reports that, the publication fails with [`Error::is_conflict`], and the caller plans again
     /// ([`Attempts`]).
-    /// Without changes there is nothing to wait for. What the batch publishes must fit into `room`.
+    /// Without changes there is nothing to wait for, unless earlier changes are in flight: what the plan read
+    /// counts once they are durable, so the publication resolves after them. What the batch publishes must fit
+    /// into `room`.
     ///
     /// # Errors
     /// The plan's error, [`Error::TooLarge`] for more than [`MAX_BATCH_BYTES`], or as
@@ -261,7 +263,7 @@ impl Registry {
             }
             let ahead = self.inner.ahead(&mut writer);
             let (steps, value) = plan(&ahead)?;
-            if steps.is_empty() {
+            if steps.is_empty() && writer.pending.is_empty() {
                 return Ok((None, value));
             }
             let record = Record::Batch(steps);
@@ -416,20 +418,21 @@ impl Registry {
             }
             (inner.snapshot_of_memory(), writer.applied + 1)
         };
-        let mut batch = Vec::new();
-        let mut bytes = 0;
-        for entity in state.entities() {
-            let key = entity.key.clone();
-            let record = Record::Keep(entity);
-            let record = record.encode().map_err(JournalError::Failed)?;
-            bytes += record.len();
-            batch.push((key, record));
-            if bytes >= SNAPSHOT_BATCH_BYTES || batch.len() >= SNAPSHOT_BATCH_RECORDS {
-                inner.keep(&state, &std::mem::take(&mut batch))?;
-                bytes = 0;
+        let mut in_flight = inner.keep_all(&state, state.entities())?;
+        // A change in flight may be refused. Then the entity remains as it was, and belongs to the snapshot.
+        for _ in 0..MAX_CONFLICTS {
+            if in_flight.is_empty() {
+                break;
             }
+            inner.settle()?;
+            let entities = in_flight.iter().filter_map(|key| state.get(key));
+            in_flight = inner.keep_all(&state, entities)?;
         }
-        inner.keep(&state, &batch)?;
+        if !in_flight.is_empty() {
+            return Err(Error::Busy {
+                value: MAX_CONFLICTS,
+            });
+        }
         inner.journal.set_snapshot(first)?;
         let mut writer = inner.writer();
         writer.snapshot = writer.snapshot.max(first);
@@ -725,20 +728,68 @@ impl Inner {
         error.into()
     }
 
+    /// Appends entities of `state` in batches, as [`Inner::keep`] does.
+    fn keep_all(
+        self: &Arc<Self>,
+        state: &State,
+        entities: impl Iterator<Item = Entity>,
+    ) -> Result<Vec<String>, Error> {
+        let (mut batch, mut bytes, mut in_flight) = (Vec::new(), 0, Vec::new());
+        for entity in entities {
+            let key = entity.key.clone();
+            let record = Record::Keep(entity);
+            let record = record.encode().map_err(JournalError::Failed)?;
+            bytes += record.len();
+            batch.push((key, record));
+            if bytes >= SNAPSHOT_BATCH_BYTES || batch.len() >= SNAPSHOT_BATCH_RECORDS {
+                in_flight.extend(self.keep(state, &std::mem::take(&mut batch))?);
+                bytes = 0;
+            }
+        }
+        in_flight.extend(self.keep(state, &batch)?);
+        Ok(in_flight)
+    }
+
+    /// Waits until the changes that are in flight now are made or refused.
+    fn settle(self: &Arc<Self>) -> Result<(), Error> {
+        let record = Record::Batch(Vec::new());
+        let bytes = record.encode().map_err(JournalError::Failed)?;
+        let appended = {
+            let mut writer = self.writer();
+            if writer.pending.is_empty() {
+                return Ok(());
+            }
+            self.try_append(&mut writer, record, bytes)?
+        };
+        // If another writer was faster, memory is up to date.
+        let Ok(publication) = appended else {
+            return Ok(());
+        };
+        match publication.wait() {
+            Err(error) if !error.is_conflict() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Appends those entities of a batch that are as they were in `state`; later changes of the
     /// others are in the journal, after the start of the snapshot. Waits for the journal without
-    /// keeping other changes waiting.
-    fn keep(self: &Arc<Self>, state: &State, batch: &[(String, Vec<u8>)]) -> Result<(), Error> {
+    /// keeping other changes waiting. Returns the keys of those that a change in flight concerns: they are not
+    /// appended, because the change comes first.
+    fn keep(
+        self: &Arc<Self>,
+        state: &State,
+        batch: &[(String, Vec<u8>)],
+    ) -> Result<Vec<String>, Error> {
         for _ in 0..MAX_CONFLICTS {
             let mut writer = self.writer();
             if let Some(reason) = &writer.stopped {
                 return Err(Error::Stopped(reason.clone()));
             }
             let now = self.snapshot_of_memory();
-            let kept = batch
-                .iter()
-                .filter(|(key, _)| !writer.pending.changes(key) && now.is_unchanged(state, key));
-            let kept: Vec<_> = kept.collect();
+            let unchanged = batch.iter().filter(|(key, _)| now.is_unchanged(state, key));
+            let (in_flight, kept): (Vec<_>, Vec<_>) =
+                unchanged.partition(|(key, _)| writer.pending.changes(key));
+            let in_flight = in_flight.iter().map(|(key, _)| key.clone()).collect();
             let mut records: Vec<Vec<u8>> = kept.iter().map(|(_, record)| record.clone()).collect();
             let keys = kept.iter().map(|(key, _)| key.as_str());
             for leased in self.leased(&writer, &now, keys) {
@@ -746,7 +797,7 @@ impl Inner {
             }
             let count = records.len();
             if count == 0 {
-                return Ok(());
+                return Ok(in_flight);
             }
             let first = writer.assigned + 1;
             match self.journal.append_after(writer.tail(), records) {
@@ -760,11 +811,11 @@ impl Inner {
                     let last = writer.assigned;
                     drop(writer);
                     match receipt.wait() {
-                        Ok(()) => return self.apply_through(last),
+                        Ok(()) => return self.apply_through(last).map(|()| in_flight),
                         Err(JournalError::Moved { .. }) if self.journal.is_shared() => {
                             self.catch_up(&mut self.writer())?;
                         }
-                        Err(error) => return self.resolve(first, Err(error)).map(|_| ()),
+                        Err(error) => return self.resolve(first, Err(error)).map(|_| in_flight),
                     }
                 }
                 Err(JournalError::Moved { last }) => self.moved(&mut writer, last)?,
