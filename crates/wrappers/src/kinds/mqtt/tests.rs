@@ -380,9 +380,8 @@ async fn a_broker_that_cannot_be_used_is_an_error_with_a_hint() {
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         let (mut peer, _) = listener.accept().await.unwrap();
-        peer.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-            .await
-            .unwrap();
+        let answer = "HTTP/1.1 400 Bad Request\r\n".repeat(8);
+        peer.write_all(answer.as_bytes()).await.unwrap();
         let mut rest = Vec::new();
         let _ = peer.read_to_end(&mut rest).await;
     });
