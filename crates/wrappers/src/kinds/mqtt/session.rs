@@ -231,7 +231,7 @@ impl Session {
         self.filters = filters.to_vec();
         let entries: Result<Vec<_>, _> = filters
             .iter()
-            .map(|filter| SubEntry::new(filter.as_str(), options.clone()))
+            .map(|filter| SubEntry::new(filter.as_str(), options))
             .collect();
         let entries = match entries {
             Ok(entries) => entries,
