@@ -30,6 +30,7 @@ mod health;
 mod http;
 mod identity;
 mod kad;
+mod leases;
 mod links;
 mod live;
 mod measure;

@@ -27,10 +27,11 @@ use crate::permits::Permits;
 use crate::registrar::{NODE_OWNER, Registrar};
 use crate::sensors::Sensors;
 use crate::shared::{App, Shared};
-use crate::signatures::Signatures;
+use crate::signatures;
 use crate::size_limit::SizeLimit;
 use crate::storage::{Storage, open_registry};
 use crate::streams::StreamSpec;
+use crate::subscriptions::stored::MailSubscriptions;
 use crate::things::Things;
 use crate::wrappers::{Exporters, Wrappers};
 use crate::written::{self, Producers};
@@ -133,11 +134,13 @@ impl Node {
             storage,
             taxonomies,
             checkers,
-            signatures: Signatures::open(&config)?,
+            signatures: signatures::open(&config)?,
             registry,
             registry_outage,
             registrar,
             things: Things::default(),
+            events: Default::default(),
+            mail: MailSubscriptions::new(&config.data_directory),
             catalogue,
             observability,
             config,
@@ -189,6 +192,8 @@ impl Node {
         }
         tasks.spawn(crate::health::watch(app.clone()));
         tasks.spawn(crate::things::watch(app.clone()));
+        tasks.spawn(crate::leases::watch(app.clone()));
+        tasks.spawn(crate::subscriptions::mail::watch_all(app.clone()));
         let logs = app.storage.logs().map(|(name, log)| (name, log.clone()));
         tasks.spawn(crate::scrub::watch(
             logs,

@@ -96,6 +96,9 @@ pub(crate) struct Piece {
     readers: Vec<String>,
     /// Who may change it, besides its author.
     writers: Vec<String>,
+    /// Seconds after which it is removed unless its lease is renewed; absent if it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_s: Option<u32>,
 }
 
 impl Piece {
@@ -120,6 +123,7 @@ impl Piece {
             readers: texts(readers),
             writers: texts(piece.rights.write),
             key: piece.key,
+            lease_s: piece.lease_s,
         };
         match piece.value {
             Value::Text(text) => shown.value = Some(text),
@@ -164,6 +168,11 @@ pub(crate) struct NewPiece {
     /// Who may change it, besides its author. Default: nobody; of a known piece without `readers`, as before.
     #[serde(default)]
     writers: Option<Vec<String>>,
+    /// Seconds after which it is removed unless its lease is renewed or it is updated. Default: it stays; a
+    /// known piece keeps its lease.
+    #[serde(default)]
+    #[schema(minimum = 1)]
+    lease_s: Option<u32>,
 }
 
 impl NewPiece {
@@ -206,6 +215,7 @@ impl NewPiece {
             piece_type: self.piece_type,
             value,
             rule,
+            lease_s: self.lease_s,
         })
     }
 }

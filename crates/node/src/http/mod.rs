@@ -13,6 +13,7 @@ mod devices;
 mod directory;
 mod documents;
 mod entities;
+mod eventing;
 mod exchange;
 mod gsn;
 mod guard;
@@ -40,6 +41,8 @@ pub(crate) mod shapes;
 mod signed;
 mod sparql;
 mod streams;
+mod subscriptions;
+mod surroundings;
 mod things;
 mod uddi;
 mod uddi_entity;
@@ -142,6 +145,19 @@ pub(crate) fn routes() -> Routes {
             OPEN,
             uddi_metadata::ask,
         )
+        .post(
+            eventing::SOURCES,
+            "subscribe_to_registry",
+            READ,
+            eventing::subscribe,
+        )
+        // The identifier in the path is the credential.
+        .post(
+            "/registry/subscriptions/{source}/{id}",
+            "manage_registry_subscription",
+            OPEN,
+            eventing::manage,
+        )
         .under("/api/v1")
         .get(
             "/openapi.json",
@@ -184,6 +200,37 @@ pub(crate) fn routes() -> Routes {
         .post("/entities", "publish_entity", WRITE, publish::publish)
         .get("/entities/{key}", "get_entity", restricted, entities::one)
         .delete("/entities/{key}", "remove_entity", WRITE, publish::remove)
+        // Frequent, and what it prevents is recorded: the removal.
+        .post(
+            "/entities/{key}/renew",
+            "renew_entity",
+            WRITE.unaudited(),
+            publish::renew,
+        )
+        .get(
+            "/registry/subscriptions",
+            "list_registry_subscriptions",
+            READ,
+            subscriptions::list,
+        )
+        .post(
+            "/registry/subscriptions",
+            "add_registry_subscription",
+            READ,
+            subscriptions::add,
+        )
+        .post(
+            "/registry/subscriptions/{id}/renew",
+            "renew_registry_subscription",
+            READ,
+            subscriptions::renew,
+        )
+        .delete(
+            "/registry/subscriptions/{id}",
+            "remove_registry_subscription",
+            READ,
+            subscriptions::remove,
+        )
         .get(
             "/registry/changes",
             "follow_registry",
@@ -239,6 +286,18 @@ pub(crate) fn routes() -> Routes {
             rights::show,
         )
         .put("/entities/{key}/rights", "set_rights", WRITE, rights::set)
+        .get(
+            "/entities/{key}/history",
+            "get_history",
+            restricted,
+            surroundings::history,
+        )
+        .get(
+            "/entities/{key}/surroundings",
+            "get_surroundings",
+            restricted,
+            surroundings::surroundings,
+        )
         .put(
             "/registry/ontologies/{key}",
             "publish_ontology",

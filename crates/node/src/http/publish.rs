@@ -11,7 +11,7 @@ use chappe_registry::{
     Attempts, EntityKind, Error, JournalError, Right, Room, triples_from_turtle,
 };
 use chappe_transport::Hop;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::entities::{Entity, unknown_kind};
@@ -45,6 +45,11 @@ pub(crate) struct NewEntity {
     /// URIs.
     #[serde(default)]
     scopes: Vec<String>,
+    /// Seconds after which it is removed, unless its lease is renewed or it is published again. Default: it
+    /// stays.
+    #[serde(default)]
+    #[schema(minimum = 1)]
+    lease_s: Option<u32>,
     /// Its properties.
     #[serde(default)]
     triples: Vec<NewTriple>,
@@ -105,6 +110,7 @@ impl NewEntity {
         let mut entity = chappe_registry::Entity::new(self.key, kind, self.name);
         entity.owner = owner.to_owned();
         (entity.types, entity.scopes) = (self.types, self.scopes);
+        entity.lease_s = self.lease_s;
         for (index, triple) in self.triples.into_iter().enumerate() {
             let triple = triple.triple(&subject);
             entity.triples.push(triple.map_err(|problem| Problem {
@@ -286,6 +292,40 @@ pub(super) fn room(app: &App, caller: &Caller) -> Room {
     }
 }
 
+/// The lease of an entity.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RenewedLease {
+    key: String,
+    /// Seconds from now after which it is removed, unless it is renewed.
+    lease_s: u32,
+}
+
+/// Renews the lease of an entity: it starts again.
+#[utoipa::path(post, path = "/api/v1/entities/{key}/renew", tag = "registry",
+    params(("key" = String, Path, description = "The entity's key, percent-encoded")),
+    responses((status = 200, body = RenewedLease), (status = 401, body = Problem), (status = 404, body = Problem),
+        (status = 403, body = Problem, description = "the caller may not write the entity"),
+        (status = 409, body = Problem, description = "the entity has no lease, or is the node's"),
+        (status = 429, body = Problem)))]
+pub(super) async fn renew(
+    State(app): State<App>,
+    caller: Caller,
+    Name(key): Name,
+) -> Result<Json<RenewedLease>, Response> {
+    let entity = app.registry.require(&key, &caller.reader(), Right::Write);
+    let entity = entity.map_err(|error| registry_problem(&error).into_response())?;
+    if Registrar::is_node(&entity.owner) {
+        let owner = entity.owner;
+        return Err(registry_problem(&Error::NotOwner { key, owner }).into_response());
+    }
+    let renewed = async { app.registry.renew(&key)?.await };
+    match (renewed.await, entity.lease_s) {
+        (Ok(_), Some(lease_s)) => Ok(Json(RenewedLease { key, lease_s })),
+        (Ok(_), None) => Err(registry_problem(&Error::NoLease(key)).into_response()),
+        (Err(error), _) => Err(with_pause(registry_problem(&error))),
+    }
+}
+
 /// Removes an entity that a client published.
 #[utoipa::path(delete, path = "/api/v1/entities/{key}", tag = "registry",
     params(("key" = String, Path, description = "The entity's key, percent-encoded")),
@@ -336,6 +376,8 @@ pub(super) fn registry_problem(error: &Error) -> Problem {
         Error::InvalidEntity { .. } => invalid(text),
         Error::Unknown(key) => Problem::not_found(format!("there is no entity {key:?}")),
         Error::NotOwner { .. } => Problem::new(StatusCode::CONFLICT, text),
+        Error::NoLease(_) => Problem::new(StatusCode::CONFLICT, text)
+            .hint("publish the entity with lease_s; without, it stays until it is removed"),
         Error::KeyTaken(_) => Problem::new(StatusCode::CONFLICT, text).hint("choose another key"),
         Error::NoRight { key, right, .. } => {
             let status = match right {

@@ -1,4 +1,5 @@
-//! Removes Thing Descriptions at the end of their time (WoT Discovery, section 7.3.1.2).
+//! Removes Thing Descriptions at the time that they name (WoT Discovery, section 7.3.1.2). Those with a time to live
+//! have a lease instead, which no step of the wall clock ends.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -35,7 +36,8 @@ impl Ends {
     /// Reads the end of one thing.
     fn read(&mut self, app: &App, key: &str) {
         let entity = app.registry.get(key, &Principal::Operator);
-        let entity = entity.filter(|entity| entity.kind == EntityKind::Thing);
+        let entity =
+            entity.filter(|entity| entity.kind == EntityKind::Thing && entity.lease_s.is_none());
         self.set(key, entity.as_ref().and_then(thing::expiry_ms));
     }
 

@@ -30,6 +30,7 @@
 //!     piece_type: "urn:trust".into(),
 //!     value: Value::Text("calibrated".into()),
 //!     rule: None,
+//!     lease_s: None,
 //! };
 //! ada.attach(&draft)?.wait()?;
 //! let calibrated = Criterion {

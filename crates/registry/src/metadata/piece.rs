@@ -122,6 +122,8 @@ pub struct Piece {
     pub access: Access,
     /// Further rights of others.
     pub rights: Rights,
+    /// Seconds after which it is removed unless its lease is renewed; without, it stays.
+    pub lease_s: Option<u32>,
 }
 
 impl Piece {
@@ -140,6 +142,7 @@ impl Piece {
         entity.owner.clone_from(&self.author);
         entity.access = self.access.clone();
         entity.rights = self.rights.clone();
+        entity.lease_s = self.lease_s;
         let mut say = |predicate: NamedNodeRef<'_>, object: Term| {
             let triple = Triple::new(own.clone(), predicate.into_owned(), object);
             entity.triples.push(triple);
@@ -196,6 +199,7 @@ impl Piece {
             author: entity.owner,
             access: entity.access,
             rights: entity.rights,
+            lease_s: entity.lease_s,
         })
     }
 }

@@ -22,6 +22,7 @@ pub(super) struct InFlight {
 pub(super) enum Again {
     Publish(Box<Entity>, Room),
     Remove(String),
+    Renew(Vec<String>),
 }
 
 impl Again {
@@ -33,6 +34,7 @@ impl Again {
         match self {
             Self::Publish(entity, room) => registry.publish_within(*entity, &room),
             Self::Remove(key) => registry.remove(&key),
+            Self::Renew(keys) => registry.renew_all(keys),
         }
     }
 }

@@ -8,6 +8,7 @@ mod hostile;
 mod iris;
 mod join_order;
 mod journal;
+mod leases;
 mod many_rules;
 mod metadata;
 mod metadata_of_messages;

@@ -220,6 +220,7 @@ fn draft(node: Node<'_>) -> Result<Draft, Error> {
         value: value(node.one("metadataValue")?, &subject)?,
         subject,
         rule: None,
+        lease_s: None,
     })
 }
 
