@@ -2,7 +2,8 @@
 // stops when it is paused, the registry finds, a virtual sensor is rebound after its device was
 // killed and another one was started, and a hostile name is text. Nothing comes from a foreign
 // host, nothing breaks the content security policy, no page is wider than the screen. A second node
-// reads the streams over a link that is cut, slowed and mended, and both pages of links show it.
+// reads the streams over a link that is cut, slowed and mended, and both pages of links show it. On a
+// third node accounts annotate entities and set rights (registry.mjs).
 // Method: the real program, Chromium by playwright-core. Screenshots of every page at both widths
 // in both schemes and results.json go to the output folder.
 
@@ -12,6 +13,7 @@ import { fileURLToPath } from 'node:url';
 
 import { end, lives, startDemo, startDevice, until } from './demo.mjs';
 import { seesLinks, seesReader, seesTopics, startRelay, startSubscriber } from './links.mjs';
+import { seesRegistry, startRegistry } from './registry.mjs';
 
 const { chromium } = await import(process.env.PLAYWRIGHT ?? 'playwright-core');
 const [chappe, out] = process.argv.slice(2);
@@ -309,6 +311,43 @@ async function links(browser, demo, extra, stream) {
   }
 }
 
+/** A node of its own, whose registry is searched, annotated and given rights by accounts. */
+async function registry(browser, extra) {
+  const node = await startRegistry(chappe, join(out, `registry-${process.pid}`));
+  extra.push({ child: node.child, text: () => node.text });
+  const context = { address: node.address };
+  const page = await newPage(browser, context, 1360, 'light');
+  // What is refused on purpose is an error on the browser's console.
+  page.removeAllListeners('console');
+  page.on('console', (message) => {
+    const isRefusal = /status of (401|403|404|422)/.test(message.text());
+    if (message.type() === 'error' && !isRefusal)
+      results.faults.push(`registry ${page.url()}: console: ${message.text()}`);
+  });
+  const photograph = async (name) => {
+    for (const width of [1360, 400]) {
+      for (const scheme of ['light', 'dark']) {
+        await page.setViewportSize({ width, height: 844 });
+        await page.emulateMedia({ colorScheme: scheme });
+        await page.waitForTimeout(300);
+        const over = await page.evaluate(
+          () => document.documentElement.scrollWidth - window.innerWidth,
+        );
+        check(over <= 0, `${name} at ${width} is ${over} pixels too wide`);
+        await tablesFit(page, `${name} at ${width}`);
+        await page.screenshot({ path: join(out, `${name}-${width}-${scheme}.png`), fullPage: true });
+      }
+    }
+    await page.setViewportSize({ width: 1360, height: 844 });
+    await page.emulateMedia({ colorScheme: 'light' });
+  };
+  try {
+    return await seesRegistry(page, node, photograph);
+  } finally {
+    await page.context().close();
+  }
+}
+
 async function endsWell(demo) {
   demo.child.kill('SIGINT');
   const { code } = await Promise.race([
@@ -356,6 +395,9 @@ async function all(browser, demo, extra) {
   check(ecg, 'there is a stream of an electrocardiogram');
   await step('a chart moves, pauses and is read by keyboard', () => seesMovement(page, ecg));
   await step('the registry is searched', () => findsInRegistry(page));
+  await step('the registry: facets, an entity, its metadata and rights', () =>
+    registry(browser, extra),
+  );
   await step('every page, both widths, both schemes', () => photographs(browser, demo, ecg));
   await step('a link: its rate, a cut, a lag, connected again', () => links(browser, demo, extra, ecg));
   await step('a virtual sensor is rebound', () => rebinds(page, demo, extra));

@@ -18,6 +18,7 @@ const topics = await from('topic-words.js');
 const answers = await from('answer-words.js');
 const times = await from('time-window.js');
 const bands = await from('band-words.js');
+const entities = await from('entity-words.js');
 
 function random(seed) {
   let state = seed;
@@ -295,4 +296,118 @@ test('bands show losses and absences, and words say how many', () => {
     bands.words(answer),
     '4 elements lost (trimmed, damaged), 2 refused, source away for 12 s, not exact',
   );
+});
+
+test('facets lead to the search that has the value, and back', () => {
+  const values = (...pairs) => ({
+    values: pairs.map(([value, count]) => ({ value, count })),
+    distinct: pairs.length,
+  });
+  const answer = {
+    entities: 5,
+    is_complete: true,
+    kind: values(['device', 5]),
+    type: { ...values(['{urn:p}Pump', 3], ['{urn:p}Valve', 2]), distinct: 7 },
+    owner: values(['ada', 4], ['bob', 1]),
+    observed_property: values(),
+    category: { values: [{ value: 'red', taxonomy: 'urn:t', count: 2 }], distinct: 1 },
+  };
+  const criteria = Object.fromEntries(entities.CRITERIA.map((name) => [name, '']));
+  const found = entities.facets(answer, criteria);
+  // What every entity has is no choice.
+  assert.deepEqual(found.map((one) => one.name), ['type', 'owner', 'category']);
+  const [types, , categories] = found;
+  assert.equal(types.hidden, 5);
+  assert.equal(types.items[0].next.type, '{urn:p}Pump');
+  assert.deepEqual(
+    [categories.items[0].next.category, categories.items[0].next.taxonomy],
+    ['red', 'urn:t'],
+  );
+  const chosen = entities.facets(answer, categories.items[0].next);
+  const item = chosen.find((one) => one.name === 'category').items[0];
+  assert.ok(item.isChosen);
+  assert.deepEqual([item.next.category, item.next.taxonomy], ['', '']);
+  assert.equal(entities.shownOf(3, answer, 'x'), '3 of 5 are shown');
+  assert.equal(entities.shownOf(3, { entities: 5, is_complete: false }, 'x'), '3 of more than 5 are shown');
+  assert.equal(entities.shownOf(3, undefined, 'x'), '3 are shown, there are more');
+  assert.equal(entities.shownOf(3, answer, null), '3 found, all are shown');
+});
+
+test('rights are read from texts, and what is not stated stays so', () => {
+  const texts = { read: 'everybody, account:ada', annotate: 'x', write: ' group:ward ', administer: '' };
+  assert.deepEqual(entities.stated(texts, false), {
+    read: ['everybody', 'account:ada'],
+    annotate: null,
+    write: ['group:ward'],
+    administer: [],
+  });
+  assert.deepEqual(entities.stated(texts, true).annotate, ['x']);
+  const piece = { author: 'ada', writers: ['account:cleo'] };
+  const may = (name, ...roles) => entities.mayChange(piece, { name, roles });
+  assert.ok(may('ada', 'write') && may('cleo', 'write') && may('operator', 'administer'));
+  assert.ok(!may('ada', 'read') && !may('bob', 'write') && !entities.mayChange(piece, null));
+});
+
+test('a change of the history says what differs, or that it is not known', () => {
+  const of = (change, differences = null) => entities.changeWords({ change, differences });
+  const none = { fields: [], added_count: 0, removed_count: 0 };
+  assert.equal(of('appeared'), 'published, or became visible');
+  assert.equal(of('changed'), 'changed; what differs is no longer known');
+  assert.equal(of('changed', none), 'changed: published again as it was');
+  assert.equal(
+    of('changed', { fields: ['name'], added_count: 2, removed_count: 1 }),
+    'changed: name, 2 properties added, 1 property removed',
+  );
+  assert.match(entities.beginning({ is_cut: true, begins_at: 9 }, null), /at position 9/);
+  assert.match(entities.beginning({ is_cut: true, begins_at: 9 }, '10:00:00'), /at 10:00:00/);
+  assert.match(entities.beginning({ is_cut: false }), /whole/);
+});
+
+test('names and descriptions have their languages', () => {
+  const triple = (predicate, object, language) => ({
+    predicate: `https://chappe.example/ns/uddi#${predicate}`,
+    object,
+    object_kind: 'literal',
+    language,
+  });
+  const entity = {
+    name: 'Pump',
+    triples: [
+      triple('name', 'Pump'),
+      triple('name', 'Pumpe', 'de'),
+      triple('description', 'Moves water', 'en'),
+      { ...triple('description', 'of a contact'), subject: '_:c' },
+      { ...triple('name', 'urn:x'), object_kind: 'iri' },
+    ],
+  };
+  assert.deepEqual(entities.names(entity), ['Pumpe (de)']);
+  assert.deepEqual(entities.descriptions(entity), ['Moves water (en)']);
+});
+
+test('neighbours lie in the picture, apart from each other and from the entity', () => {
+  const next = random(7);
+  for (const width of [260, 368, 620, 1000]) {
+    for (let round = 0; round < 40; round += 1) {
+      const neighbours = Array.from({ length: Math.floor(next() * 17) }, (_, index) => ({
+        key: `urn:${index}`,
+        named_by: next() < 0.5 ? ['urn:p'] : [],
+        names: next() < 0.7 ? ['urn:q'] : [],
+      }));
+      const { places, self, height } = entities.layout(width, neighbours);
+      const boxes = [self, ...places.values()];
+      assert.equal(boxes.length, neighbours.length + 1);
+      for (const [index, box] of boxes.entries()) {
+        assert.ok(box.x >= 0 && box.x + box.width <= width + 0.01, `${width}: ${JSON.stringify(box)}`);
+        assert.ok(box.y >= 0 && box.y + box.height <= height + 0.01);
+        for (const other of boxes.slice(index + 1)) {
+          const isApart =
+            box.x + box.width <= other.x ||
+            other.x + other.width <= box.x ||
+            box.y + box.height <= other.y ||
+            other.y + other.height <= box.y;
+          assert.ok(isApart, `${width}: ${JSON.stringify([box, other])}`);
+        }
+      }
+    }
+  }
 });

@@ -26,8 +26,9 @@ pub(crate) use account::{
 pub(crate) use device::{Device, DeviceExclude, DeviceInclude, DeviceReplace, DeviceRun};
 pub(crate) use link::{DeadLetters, Link, LinkAdd, LinkList, LinkRemove, LinkShow, Resend};
 pub(crate) use registry::{
-    RegistryAnnotate, RegistryAnnotations, RegistryExport, RegistryFind, RegistryImport,
-    RegistryPublish, RegistryQuery, RegistryRemove, RegistryShow, RegistrySubscribe, RegistryVerb,
+    RegistryAnnotate, RegistryAnnotations, RegistryExport, RegistryFind, RegistryHistory,
+    RegistryImport, RegistryPublish, RegistryQuery, RegistryRemove, RegistryRenew, RegistryRights,
+    RegistryShow, RegistrySubscribe, RegistryUnsubscribe, RegistryVerb,
 };
 pub(crate) use sensor::{DescriptorFormat, Import, ImportGsn, Sensor, SensorCall, SensorConvert};
 pub(crate) use stream::{

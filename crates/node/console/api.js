@@ -90,8 +90,8 @@ async function send(url, options) {
 }
 
 /** Reads JSON, or text where the node sends text. */
-export function read(url) {
-  return send(url, { headers: { accept: 'application/json, text/plain;q=0.5' } });
+export function read(url, accept = 'application/json, text/plain;q=0.5') {
+  return send(url, { headers: { accept } });
 }
 
 /** Reads a list in as many parts as the node makes of it. */

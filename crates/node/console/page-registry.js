@@ -1,20 +1,33 @@
-// The registry: search by name, type, scope and observed property; one entity with its triples;
-// SPARQL.
+// The registry: search by name, kind, type, scope, owner and observed property, with facets; SPARQL.
 
 import { path, query, read, sparql } from './api.js';
-import { facts, h, problem, replace, setText, table } from './dom.js';
-import { count, local, short } from './format.js';
+import { h, problem, replace, setText, table } from './dom.js';
+import { CRITERIA, facets, shownOf } from './entity-words.js';
+import { count, local } from './format.js';
+import { entityHref, openEntity } from './page-entity.js';
 
 const LIMIT = 100;
+const VALUES_FEW = 12;
+const VALUES_MOST = 1000;
 const SEARCH_DELAY_MS = 200;
 const ROWS_MOST = 500;
-const KINDS = ['node', 'device', 'service', 'stream', 'virtual-sensor', 'thing', 'other'];
-const PAGES = { device: 'devices', stream: 'streams', 'virtual-sensor': 'sensors' };
+const KINDS = [
+  'node',
+  'device',
+  'service',
+  'stream',
+  'virtual-sensor',
+  'thing',
+  'document',
+  'metadata',
+  'other',
+];
 const TERMS = [
   ['prefix', 'Name prefix', 'Electro'],
   ['type', 'Type', '{namespace}Name'],
   ['scope', 'Scope', 'https://…'],
   ['observed_property', 'Observed property', 'http://loinc.org/8867-4'],
+  ['owner', 'Owner or author', 'ada'],
 ];
 const EXAMPLES = [
   [
@@ -51,10 +64,6 @@ ASK { ?field sosa:observedProperty <http://loinc.org/8867-4> }`,
   ],
 ];
 
-function entityHref(key) {
-  return `#/registry/${encodeURIComponent(key)}`;
-}
-
 function tabs(view) {
   const tab = (href, label, name) =>
     h('a', { href, 'aria-current': view === name ? 'page' : null }, label);
@@ -68,7 +77,7 @@ function tabs(view) {
 
 /** Opens the search, one entity, or SPARQL. */
 export function open(root, at) {
-  if (at.subject) return openOne(root, at.subject);
+  if (at.subject) return openEntity(root, at.subject);
   if (at.query.get('view') === 'sparql') return openSparql(root, at.query.get('query'));
   return openSearch(root, at.query);
 }
@@ -76,6 +85,8 @@ export function open(root, at) {
 function openSearch(root, given) {
   let timer = null;
   let newest = 0;
+  let values = VALUES_FEW;
+  let criteria = Object.fromEntries(CRITERIA.map((name) => [name, given.get(name) ?? '']));
   const later = () => {
     clearTimeout(timer);
     timer = setTimeout(search, SEARCH_DELAY_MS);
@@ -83,24 +94,21 @@ function openSearch(root, given) {
   const inputs = Object.fromEntries(
     TERMS.map(([name, , example]) => [
       name,
-      h('input', {
-        type: 'search',
-        name,
-        value: given.get(name) ?? '',
-        placeholder: example,
-        oninput: later,
-      }),
+      h('input', { type: 'search', name, placeholder: example, oninput: later }),
     ]),
   );
   inputs.kind = h(
     'select',
     { name: 'kind', onchange: search },
     h('option', { value: '' }, 'any'),
-    KINDS.map((kind) => h('option', { value: kind, selected: given.get('kind') === kind }, kind)),
+    KINDS.map((kind) => h('option', { value: kind }, kind)),
   );
+  const inferred = h('input', { type: 'checkbox', name: 'inferred', onchange: search });
   const label = (text, input) => h('label', null, h('span', null, text), input);
   const foot = h('p', { class: 'foot', role: 'status' });
+  const side = h('div', { class: 'facets' });
   const found = h('div');
+  const more = h('p', { class: 'foot' });
   replace(
     root,
     h('h1', null, 'Registry'),
@@ -109,6 +117,7 @@ function openSearch(root, given) {
       'form',
       {
         class: 'search',
+        'aria-label': 'Search',
         onsubmit: (event) => {
           event.preventDefault();
           search();
@@ -116,156 +125,156 @@ function openSearch(root, given) {
       },
       TERMS.map(([name, text]) => label(text, inputs[name])),
       label('Kind', inputs.kind),
+      h(
+        'label',
+        { class: 'inferred', title: 'as the ontologies of the node and of your account state it' },
+        inferred,
+        ' also subclasses and narrower properties',
+      ),
       h('button', { class: 'unseen', type: 'submit' }, 'Search'),
     ),
     foot,
-    found,
+    h('div', { class: 'faceted' }, side, h('div', null, found, more)),
   );
+  fill();
+
+  /** Writes the criteria into the form. */
+  function fill() {
+    for (const [name, input] of Object.entries(inputs)) input.value = criteria[name];
+    inferred.checked = criteria.inferred === 'true';
+  }
+
+  function choose(next) {
+    criteria = next;
+    fill();
+    search();
+  }
+
+  function facet({ title, items, hidden }) {
+    const value = (one) => one.value || '(empty)';
+    return h(
+      'section',
+      { 'aria-label': title },
+      h('h2', null, title),
+      h(
+        'ul',
+        { class: 'plain' },
+        items.map((one) =>
+          h(
+            'li',
+            null,
+            h(
+              'button',
+              {
+                type: 'button',
+                class: 'facet',
+                'aria-pressed': one.isChosen ? 'true' : 'false',
+                title: one.taxonomy ? `${one.value} of ${one.taxonomy}` : one.value,
+                onclick: () => choose(one.next),
+              },
+              h('span', null, title === 'Type' ? local(value(one)) : value(one)),
+              h('span', { class: 'count' }, count(one.count)),
+            ),
+          ),
+        ),
+      ),
+      hidden > 0
+        ? h(
+            'p',
+            { class: 'foot' },
+            `${count(hidden)} more values. `,
+            values < VALUES_MOST
+              ? h('button', { type: 'button', onclick: allValues }, 'Show them')
+              : 'Narrow the search to see them.',
+          )
+        : null,
+    );
+  }
+
+  function allValues() {
+    values = VALUES_MOST;
+    search();
+  }
+
+  function showFacets(answer) {
+    replace(
+      side,
+      answer.is_complete
+        ? null
+        : h(
+            'p',
+            { class: 'partial' },
+            `Counts of the first ${count(answer.entities)} by name: more match. Narrow the search for ` +
+              'exact counts.',
+          ),
+      facets(answer, criteria).map(facet),
+    );
+  }
+
+  function row(one) {
+    return [
+      [
+        h('a', { href: entityHref(one.key) }, one.name || one.key),
+        h('small', { class: 'each' }, one.key),
+      ],
+      one.kind,
+      (one.types ?? []).map((type) => h('span', { class: 'name', title: type }, local(type))),
+      (one.scopes ?? []).map((scope) => h('small', { class: 'each' }, scope)),
+    ];
+  }
 
   async function search() {
     const turn = (newest += 1);
-    const terms = Object.fromEntries(
-      Object.entries(inputs).map(([name, input]) => [name, input.value.trim()]),
-    );
-    history.replaceState(null, '', query('#/registry', terms));
-    const start = performance.now();
-    try {
-      const { entities, truncated } = await read(
-        query(path('entities'), { ...terms, limit: LIMIT }),
-      );
-      if (turn !== newest) return;
-      const took = Math.round(performance.now() - start);
-      setText(
-        foot,
-        `${truncated ? 'the first ' : ''}${count(entities.length)} found in ${took} ms`,
-      );
-      replace(
-        found,
-        entities.length
-          ? table(
-              'Entities',
-              ['name', 'kind', 'types', 'scopes'],
-              entities.map((one) => [
-                [
-                  h('a', { href: entityHref(one.key) }, one.name || one.key),
-                  h('small', { class: 'each' }, one.key),
-                ],
-                one.kind,
-                (one.types ?? []).map((type) =>
-                  h('span', { class: 'name', title: type }, local(type)),
-                ),
-                (one.scopes ?? []).map((scope) => h('small', { class: 'each' }, scope)),
-              ]),
-              'stack',
-            )
-          : null,
-      );
-    } catch (error) {
-      if (turn !== newest) return;
-      setText(foot, '');
-      replace(found, problem(error));
+    for (const [name, input] of Object.entries(inputs)) criteria[name] = input.value.trim();
+    criteria.inferred = inferred.checked ? 'true' : '';
+    if (!criteria.category) criteria.taxonomy = '';
+    history.replaceState(null, '', query('#/registry', criteria));
+    let all = [];
+    let counts;
+
+    async function part(cursor) {
+      const start = performance.now();
+      try {
+        const answer = await read(
+          query(path('entities'), {
+            ...criteria,
+            limit: LIMIT,
+            cursor,
+            facets: cursor ? '' : values,
+          }),
+        );
+        if (turn !== newest) return;
+        const took = Math.round(performance.now() - start);
+        all = [...all, ...answer.entities];
+        counts = answer.facets ?? counts;
+        if (answer.facets) showFacets(answer.facets);
+        setText(foot, `${shownOf(all.length, counts, answer.next)} (${took} ms)`);
+        replace(
+          found,
+          all.length
+            ? table('Entities', ['name', 'kind', 'types', 'scopes'], all.map(row), 'stack')
+            : null,
+        );
+        replace(
+          more,
+          answer.next
+            ? h('button', { type: 'button', onclick: () => part(answer.next) }, `Show ${LIMIT} more`)
+            : null,
+        );
+      } catch (error) {
+        if (turn !== newest) return;
+        if (!cursor) {
+          setText(foot, '');
+          replace(found, problem(error));
+          replace(side);
+          replace(more);
+        } else replace(more, problem(error));
+      }
     }
+    await part('');
   }
   search();
   return { close: () => clearTimeout(timer) };
-}
-
-/** A part of an entity by its field's name, where it has one. */
-function partName(subject, triples) {
-  const name = triples.find((one) => one.predicate.endsWith('#fieldName'));
-  return name ? `field ${name.object}` : subject;
-}
-
-/** The triples about the entity itself, then those about each part of it, such as a field. */
-function triplesBySubject(entity) {
-  const groups = new Map([[null, []]]);
-  for (const triple of entity.triples ?? []) {
-    const subject = triple.subject ?? null;
-    groups.set(subject, [...(groups.get(subject) ?? []), triple]);
-  }
-  return [...groups].filter(([, triples]) => triples.length);
-}
-
-function term(text, kind) {
-  if (kind === 'iri') {
-    return h('a', { href: entityHref(text), title: text }, text);
-  }
-  return kind === 'blank' ? h('small', null, text) : text;
-}
-
-function openOne(root, key) {
-  const body = h('div');
-  replace(root, h('p', { class: 'crumb' }, h('a', { href: '#/registry' }, 'Registry')), body);
-  read(path('entities', key)).then(
-    (one) => {
-      const direct = PAGES[one.kind];
-      const subject = one.kind === 'device' ? one.key : one.name;
-      replace(
-        body,
-        h('h1', null, one.name || one.key),
-        h(
-          'div',
-          { class: 'two' },
-          facts([
-            ['key', h('code', null, one.key)],
-            ['kind', one.kind],
-            ['owner', one.owner],
-            ['types', (one.types ?? []).map((type) => h('code', null, type))],
-            ['scopes', (one.scopes ?? []).map((scope) => h('code', null, scope))],
-            [
-              'page',
-              direct
-                ? h('a', { href: `#/${direct}/${encodeURIComponent(subject)}` }, 'state and data')
-                : null,
-            ],
-          ]),
-        ),
-        h(
-          'section',
-          null,
-          h('h2', null, `${count((one.triples ?? []).length)} triples`),
-          triplesBySubject(one).map(([subject, triples]) => [
-            subject ? h('h3', null, partName(subject, triples)) : null,
-            table(
-              `Triples about ${subject ?? 'the entity'}`,
-              ['predicate', 'object'],
-              triples.map((triple) => [
-                [short(triple.predicate), h('small', { class: 'each' }, triple.predicate)],
-                [
-                  term(triple.object, triple.object_kind),
-                  triple.datatype && !triple.datatype.endsWith('#string')
-                    ? h('small', null, ` ${short(triple.datatype)}`)
-                    : null,
-                ],
-              ]),
-              'stack triples',
-            ),
-          ]),
-        ),
-      );
-    },
-    (error) => {
-      const isMissing = error.status === 404;
-      replace(
-        body,
-        h('h1', null, isMissing ? 'Not in the registry' : 'Registry'),
-        h('p', null, h('code', null, key)),
-        isMissing
-          ? h(
-              'p',
-              { class: 'quiet' },
-              'It may be a term of a vocabulary that entities refer to. ',
-              h(
-                'a',
-                { href: query('#/registry', { observed_property: key }) },
-                'Find entities that observe it',
-              ),
-            )
-          : problem(error),
-      );
-    },
-  );
-  return { close() {} };
 }
 
 function cell(binding) {

@@ -6,8 +6,9 @@
 //! http.pem    the self-signed certificate with its key, 0600, if configured
 //! token       the hash of the token, 0600; the next start creates a new token if you remove it
 //! new-token   the token itself, 0600, written when it is created; remove it once you have it
-//! accounts.json, owners.json, charged.json, changes.json
-//!             accounts with the hashes of their tokens, what they own, and what counts for them, 0600
+//! accounts.json, owners.json, rights.json, charged.json, changes.json
+//!             accounts with the hashes of their tokens, what they own, rights to the node's entities, and what
+//!             counts for accounts, 0600
 //! run-state   when this run was last alive, and how far streams of level memory are acknowledged
 //! links.json, subscriptions.json
 //!             links and subscriptions added at run time, 0600
@@ -28,7 +29,9 @@ use chappe_log::Store;
 use chappe_transport::{key_file, tls};
 
 use crate::StartError;
-use crate::accounts::{ACCOUNTS, Accounts, CHANGES, CHARGED, OWNERS, Owners, Shares};
+use crate::accounts::{
+    ACCOUNTS, Accounts, CHANGES, CHARGED, OWNERS, Owners, RIGHTS, Shares, StatedRights,
+};
 use crate::config::{Config, HttpTls};
 use crate::devices::{EXCLUSIONS, PLACES, PROFILES};
 use crate::links::{LINKS, SUBSCRIPTIONS, StateFile};
@@ -36,14 +39,15 @@ use crate::links::{LINKS, SUBSCRIPTIONS, StateFile};
 /// The file with a new token in clear text, which no backup copies.
 const NEW_TOKEN: &str = "new-token";
 
-/// The files of a data directory that hold secrets or decisions: key, certificate, token, accounts with their owners,
-/// links and subscriptions with their secrets, places and exclusions of devices. Not every node has all of them.
-pub const SECRET_FILES: [&str; 10] = [
+/// The files of a data directory that hold secrets or decisions: key, certificate, token, accounts with what they own,
+/// rights, links and subscriptions with their secrets, places and exclusions of devices. Not every node has all of them.
+pub const SECRET_FILES: [&str; 11] = [
     "key.pem",
     "http.pem",
     "token",
     ACCOUNTS,
     OWNERS,
+    RIGHTS,
     LINKS,
     SUBSCRIPTIONS,
     PLACES,
@@ -166,7 +170,9 @@ pub(crate) fn accounts(
 ) -> Result<(Accounts, Arc<Owners>), StartError> {
     let accounts = Accounts::open(operator, StateFile::new(directory, ACCOUNTS));
     let accounts = accounts.map_err(StartError::Accounts)?;
-    let owners = Owners::open(StateFile::new(directory, OWNERS));
+    let rights = StatedRights::open(StateFile::new(directory, RIGHTS));
+    let rights = rights.map_err(StartError::Accounts)?;
+    let owners = Owners::open(StateFile::new(directory, OWNERS), rights);
     let owners = owners.map_err(StartError::Accounts)?;
     Ok((accounts, Arc::new(owners)))
 }

@@ -1,7 +1,9 @@
 //! The command line of `chappe registry`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use chappe_terminal::duration;
 use clap::{Args, Subcommand};
 
 use super::{Format, NodeAddress};
@@ -11,7 +13,7 @@ use super::{Format, NodeAddress};
 pub(crate) enum RegistryVerb {
     /// Find entities by name, kind, type, scope, owner, or what they describe.
     #[command(
-        after_help = "Examples:\n  chappe registry find\n  chappe registry find pulse --kind stream\n  chappe registry find --type '{http://example.com/plant}Pump' --json\n\nAll criteria must match. Exit code 1 when nothing is found."
+        after_help = "Examples:\n  chappe registry find\n  chappe registry find pulse --kind stream\n  chappe registry find --type '{http://example.com/plant}Pump' --json\n  chappe registry find --type '{http://example.com/plant}Pump' --inferred   subclasses too\n\nAll criteria must match. Exit code 1 when nothing is found."
     )]
     Find(RegistryFind),
     /// Show an entity with all its properties.
@@ -19,11 +21,24 @@ pub(crate) enum RegistryVerb {
         after_help = "Examples:\n  chappe registry show urn:chappe:stream:heart-rate\n  chappe registry show urn:uuid:6f1a1c1e-3d67-4f3e-9a44-0a6a2b0b5a10 --json"
     )]
     Show(RegistryShow),
+    /// Show who may read, annotate, change and administer an entity, or change that.
+    #[command(
+        after_help = "Examples:\n  chappe registry rights http://example.com/pump-7\n  chappe registry rights http://example.com/pump-7 --grant write=group:ward-3 --revoke read=everybody\n  chappe registry rights urn:chappe:stream:heart-rate --revoke read=everybody --grant read=account:ada\n\nA right is read, annotate, write or administer, and includes those before it. It is given to everybody,\naccounts, account:NAME, group:NAME or role:ROLE. Changes need the role write, and the right administer."
+    )]
+    Rights(RegistryRights),
+    /// Show the changes of an entity that the registry knows, the newest first.
+    #[command(
+        after_help = "Examples:\n  chappe registry history http://example.com/pump-7\n  chappe registry history urn:chappe:stream:heart-rate --limit 5 --json\n\nChanges are shown as you could see them when they were made. The last line says where the history begins."
+    )]
+    History(RegistryHistory),
     /// Publish an entity, or replace one of your own.
     #[command(
-        after_help = "Examples:\n  chappe registry publish http://example.com/pump-7 'Pump 7' --kind device --scope http://example.com/ward/3\n  chappe registry publish http://example.com/pump-7 'Pump 7' --turtle pump.ttl\n  chappe registry publish urn:x:rooms Rooms --turtle - < rooms.ttl\n\nRelative IRIs of the Turtle document are resolved against the key, so <> is the entity. Needs the role write."
+        after_help = "Examples:\n  chappe registry publish http://example.com/pump-7 'Pump 7' --kind device --scope http://example.com/ward/3\n  chappe registry publish http://example.com/pump-7 'Pump 7' --turtle pump.ttl --lease 10m\n  chappe registry publish urn:x:rooms Rooms --turtle - < rooms.ttl\n\nRelative IRIs of the Turtle document are resolved against the key, so <> is the entity. Needs the role write."
     )]
     Publish(RegistryPublish),
+    /// Renew the leases of entities or pieces of metadata: each starts again, with its length.
+    #[command(after_help = "Example:\n  chappe registry renew http://example.com/pump-7")]
+    Renew(RegistryRenew),
     /// Remove an entity that you published.
     #[command(after_help = "Example:\n  chappe registry remove http://example.com/pump-7")]
     Remove(RegistryRemove),
@@ -34,9 +49,12 @@ pub(crate) enum RegistryVerb {
     Query(RegistryQuery),
     /// Follow changes of an entity, of a search, or of the answer of a SPARQL query.
     #[command(
-        after_help = "Examples:\n  chappe registry subscribe                                     all changes\n  chappe registry subscribe --kind device --present             what is there, then what changes\n  chappe registry subscribe --key http://example.com/pump-7 --json\n  chappe registry subscribe --query 'SELECT ?s WHERE { ?s <http://example.com/flow> ?f }'\n\nReconnects when the node is away and misses nothing: `resync` says that the whole state follows anew.\nWith --json a line has an id, unless it is part of the present state; --after resumes there."
+        after_help = "Examples:\n  chappe registry subscribe                                     all changes\n  chappe registry subscribe --kind device --present             what is there, then what changes\n  chappe registry subscribe --key http://example.com/pump-7 --json\n  chappe registry subscribe --query 'SELECT ?s WHERE { ?s <http://example.com/flow> ?f }'\n  chappe registry subscribe --kind device --mail ops@example.org --lease 30d\n\nReconnects when the node is away and misses nothing: `resync` says that the whole state follows anew.\nWith --json a line has an id, unless it is part of the present state; --after resumes there.\nWith --mail the node sends the changes by e-mail until the lease ends, and the command prints the id."
     )]
     Subscribe(RegistrySubscribe),
+    /// End a subscription by e-mail.
+    #[command(after_help = "Example:\n  chappe registry unsubscribe 6f1a1c1e3d674f3e")]
+    Unsubscribe(RegistryUnsubscribe),
     /// Attach a piece of metadata to an entity of anybody's, or update one of your own.
     #[command(
         after_help = "Examples:\n  chappe registry annotate http://example.com/pump-7 http://example.com/calibrated 2026-11-20\n  chappe registry annotate http://example.com/pump-7 http://example.com/manual --uri http://example.com/pump.pdf\n  chappe registry annotate http://example.com/pump-7 http://example.com/test --turtle test.ttl\n  chappe registry annotate http://example.com/pump-7 http://example.com/calibrated 2026-11-26 --piece urn:uuid:...\n\nA piece is yours: it names you as its author, and the entity stays as it is. Needs the role write."
@@ -84,6 +102,9 @@ pub(crate) struct RegistryFind {
     /// Only those whose properties describe the entity of this key.
     #[arg(long, value_name = "KEY")]
     pub about: Option<String>,
+    /// Follow subclasses of the type in the ontologies of the node and of your account.
+    #[arg(long, requires = "entity_type")]
+    pub inferred: bool,
     /// At most this many.
     #[arg(long, default_value_t = 100, value_name = "N")]
     pub limit: usize,
@@ -97,6 +118,35 @@ pub(crate) struct RegistryFind {
 pub(crate) struct RegistryShow {
     /// The entity's key.
     pub key: String,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `registry rights`.
+#[derive(Debug, Args)]
+pub(crate) struct RegistryRights {
+    /// The entity's key.
+    pub key: String,
+    /// Give a right, such as write=group:ward-3; may be repeated.
+    #[arg(long = "grant", value_name = "RIGHT=WHO")]
+    pub grants: Vec<String>,
+    /// Take a right, such as read=everybody; may be repeated.
+    #[arg(long = "revoke", value_name = "RIGHT=WHO")]
+    pub revocations: Vec<String>,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `registry history`.
+#[derive(Debug, Args)]
+pub(crate) struct RegistryHistory {
+    /// The entity's key.
+    pub key: String,
+    /// At most this many changes.
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    pub limit: usize,
     /// Which node.
     #[command(flatten)]
     pub node: NodeAddress,
@@ -121,6 +171,30 @@ pub(crate) struct RegistryPublish {
     /// Its properties in a Turtle document; `-` for standard input.
     #[arg(long, value_name = "FILE")]
     pub turtle: Option<String>,
+    /// Remove it after this time, unless its lease is renewed. Default: it stays.
+    #[arg(long, value_parser = duration, value_name = "DURATION")]
+    pub lease: Option<Duration>,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `registry renew`.
+#[derive(Debug, Args)]
+pub(crate) struct RegistryRenew {
+    /// The keys of entities or pieces.
+    #[arg(required = true, value_name = "KEY")]
+    pub keys: Vec<String>,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `registry unsubscribe`.
+#[derive(Debug, Args)]
+pub(crate) struct RegistryUnsubscribe {
+    /// The id that `registry subscribe --mail` printed.
+    pub id: String,
     /// Which node.
     #[command(flatten)]
     pub node: NodeAddress,
@@ -178,6 +252,9 @@ pub(crate) struct RegistrySubscribe {
     /// Only of this owner.
     #[arg(long, value_name = "ACCOUNT")]
     pub owner: Option<String>,
+    /// Follow subclasses and subproperties of the ontologies of the node and of your account.
+    #[arg(long, conflicts_with = "key")]
+    pub inferred: bool,
     /// Print the present state first.
     #[arg(long)]
     pub present: bool,
@@ -187,6 +264,12 @@ pub(crate) struct RegistrySubscribe {
     /// End after this many changes.
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
+    /// Have the node send changes to this address instead.
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["present", "after", "count"])]
+    pub mail: Option<String>,
+    /// End the subscription by e-mail after this time. Default: a week.
+    #[arg(long, value_parser = duration, value_name = "DURATION", requires = "mail")]
+    pub lease: Option<Duration>,
     /// Which node.
     #[command(flatten)]
     pub node: NodeAddress,
@@ -220,6 +303,9 @@ pub(crate) struct RegistryAnnotate {
     /// Default: those who may read the entity.
     #[arg(long = "reader", value_name = "WHO")]
     pub readers: Vec<String>,
+    /// Delete it after this time, unless its lease is renewed. Default: it stays.
+    #[arg(long, value_parser = duration, value_name = "DURATION")]
+    pub lease: Option<Duration>,
     /// Which node.
     #[command(flatten)]
     pub node: NodeAddress,

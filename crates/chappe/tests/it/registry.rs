@@ -158,6 +158,40 @@ fn errors_name_the_remedy() {
 }
 
 #[test]
+fn leases_are_given_and_renewed() {
+    on_bench(async |bench, _| {
+        let key = "http://example.com/pump-7";
+        bench
+            .text(&["publish", key, "Pump 7", "--lease", "10m"])
+            .await;
+        assert_eq!(bench.json(&["show", key]).await["lease_s"], 600);
+        let shown = bench.text(&["show", key]).await;
+        assert!(shown.contains("600 s"), "{shown}");
+        let told = bench.text(&["renew", key]).await;
+        assert_eq!(told.trim(), format!("renewed {key} for 600 s"));
+        let annotate = ["annotate", key, "urn:trust", "high", "--lease", "90m"];
+        let piece = bench.json(&annotate).await;
+        assert_eq!(piece["lease_s"], 5_400);
+        let renewed = bench
+            .json(&["renew", piece["key"].as_str().expect("a key")])
+            .await;
+        assert_eq!(renewed["lease_s"], 5_400);
+        bench.text(&["publish", key, "Pump 7"]).await;
+        let (code, told) = bench.refused(&["renew", key]).await;
+        assert_eq!(code, 2);
+        assert!(told.contains("has no lease"), "{told}");
+        assert!(told.contains("lease_s"), "{told}");
+        let mail = ["subscribe", "--mail", "ops@example.org", "--lease", "30d"];
+        let (code, told) = bench.refused(&mail).await;
+        assert_eq!(code, 2);
+        assert!(told.contains("mail.server"), "{told}");
+        let (code, told) = bench.refused(&["unsubscribe", "0"]).await;
+        assert_eq!(code, 2);
+        assert!(told.contains("there is no subscription"), "{told}");
+    });
+}
+
+#[test]
 fn a_list_that_was_cut_says_so() {
     on_bench(async |bench, _| {
         for number in 0..3 {
@@ -171,6 +205,18 @@ fn a_list_that_was_cut_says_so() {
         assert!(told.contains("more than these 2 exist"), "{told}");
         let all = bench.json(&["find", "cut"]).await;
         assert_eq!(all["entities"].as_array().map(Vec::len), Some(3));
+        for value in ["1", "2"] {
+            bench
+                .text(&["annotate", "urn:x:0", "urn:y:note", value])
+                .await;
+        }
+        let output = bench.run(&["annotations", "urn:x:0", "--limit", "1"]).await;
+        let told = String::from_utf8(output.stderr).expect("text");
+        assert!(told.contains("more than these 1 exist"), "{told}");
+        let all = bench
+            .json(&["annotations", "urn:x:0", "--limit", "2"])
+            .await;
+        assert_eq!(all["truncated"], false);
     });
 }
 
@@ -284,5 +330,147 @@ fn a_registry_moves_to_another_node_in_a_file() {
         assert_eq!(code, 2);
         assert!(told.contains("line 1"), "{told}");
         other.node.shutdown().await.expect("it ends");
+    });
+}
+
+#[test]
+fn rights_are_shown_given_and_taken() {
+    on_bench(async |bench, _| {
+        let key = "http://example.com/pump-7";
+        bench.text(&["publish", key, "Pump 7"]).await;
+        let shown = bench.text(&["rights", key]).await;
+        assert!(shown.contains("read        everybody"), "{shown}");
+        assert!(shown.contains("role:write, if everybody"), "{shown}");
+        let changes = ["--grant", "write=group:ward", "--revoke", "read=everybody"];
+        let (code, told) = bench
+            .refused(&[&["rights", key][..], &changes].concat())
+            .await;
+        assert_eq!(code, 2);
+        assert!(told.contains("chappe account groups"), "{told}");
+        let changes = [
+            "--grant",
+            "write=role:operate",
+            "--grant",
+            "annotate=accounts",
+        ];
+        let changed = bench.json(&[&["rights", key][..], &changes].concat()).await;
+        assert_eq!(changed["write"], json!(["role:operate"]));
+        assert_eq!(changed["annotate"], json!(["accounts", "role:write"]));
+        let changes = [
+            "--revoke",
+            "read=everybody",
+            "--revoke",
+            "annotate=accounts",
+        ];
+        let changed = bench.json(&[&["rights", key][..], &changes].concat()).await;
+        assert_eq!(changed["read"], json!([]));
+        assert_eq!(changed["annotate"], json!(["role:write"]));
+        assert_eq!(bench.json(&["rights", key]).await, changed);
+        for wrong in ["write", "own=accounts", "=accounts"] {
+            let (code, told) = bench.refused(&["rights", key, "--grant", wrong]).await;
+            assert_eq!(code, 2);
+            assert!(told.contains("write read, annotate"), "{told}");
+        }
+        let (code, told) = bench.refused(&["rights", "urn:none"]).await;
+        assert_eq!(code, 2, "{told}");
+        assert!(told.contains("there is no entity"), "{told}");
+    });
+}
+
+#[test]
+fn the_history_of_an_entity_has_what_changed() {
+    on_bench(async |bench, folder| {
+        let key = "http://example.com/pump-7";
+        let turtle = folder.join("pump.ttl");
+        std::fs::write(&turtle, "<> <http://example.com/flow> 2.5 .").expect("written");
+        let turtle = turtle.to_str().expect("text");
+        bench.text(&["publish", key, "Pump 7"]).await;
+        bench
+            .text(&["publish", key, "Pump seven", "--turtle", turtle])
+            .await;
+        bench
+            .text(&["rights", key, "--revoke", "read=everybody"])
+            .await;
+        let shown = bench.text(&["history", key]).await;
+        let words: Vec<&str> = shown.split_whitespace().collect();
+        assert!(
+            words.contains(&"rights") && words.contains(&"appeared"),
+            "{shown}"
+        );
+        assert!(shown.contains("    name changed"), "{shown}");
+        assert!(
+            shown.contains("    + <> <http://example.com/flow> \"2.5\"^^"),
+            "{shown}"
+        );
+        let found = bench.json(&["history", key, "--limit", "2"]).await;
+        assert_eq!(found["changes"].as_array().expect("a list").len(), 2);
+        assert_eq!(
+            (&found["truncated"], &found["is_cut"]),
+            (&json!(true), &json!(false))
+        );
+        let (code, _) = bench.refused(&["history", "urn:none"]).await;
+        assert_eq!(code, 2);
+    });
+}
+
+#[test]
+fn subclasses_are_found_and_followed_when_asked_for() {
+    on_bench(async |bench, folder| {
+        let ontology = folder.join("kinds.ttl");
+        let document = "<http://e/kinds> a <http://www.w3.org/2002/07/owl#Ontology> . \
+            <http://e/Pump> <http://www.w3.org/2000/01/rdf-schema#subClassOf> <http://e/Device> .";
+        std::fs::write(&ontology, document).expect("written");
+        let ontology = ontology.to_str().expect("text");
+        let types = [
+            "--type",
+            "{http://www.w3.org/2002/07/owl#}Ontology",
+            "--turtle",
+            ontology,
+        ];
+        bench
+            .text(&[&["publish", "http://e/kinds", "Kinds"][..], &types].concat())
+            .await;
+        let pump = [
+            "publish",
+            "http://e/pump",
+            "Pump",
+            "--type",
+            "{http://e}Pump",
+        ];
+        bench.text(&pump).await;
+        let find = ["find", "--type", "{http://e}Device"];
+        let (code, _) = bench.refused(&find).await;
+        assert_eq!(code, 1);
+        let found = bench.json(&[&find[..], &["--inferred"]].concat()).await;
+        assert_eq!(found["entities"][0]["key"], "http://e/pump");
+        let subscribe = [
+            "subscribe",
+            "--type",
+            "{http://e}Device",
+            "--present",
+            "--inferred",
+            "--json",
+        ];
+        let lines = bench.lines_until(&subscribe, "synced").await;
+        assert!(
+            lines.iter().any(|line| line["key"] == "http://e/pump"),
+            "{lines:?}"
+        );
+        let query = "SELECT ?s { ?s a <http://e/Device> }";
+        let subscribe = [
+            "subscribe",
+            "--query",
+            query,
+            "--present",
+            "--inferred",
+            "--json",
+        ];
+        let lines = bench.lines_until(&subscribe, "synced").await;
+        assert!(
+            lines
+                .iter()
+                .any(|line| line.to_string().contains("http://e/pump")),
+            "{lines:?}"
+        );
     });
 }

@@ -12,6 +12,7 @@ mod owners;
 mod publishers;
 mod record;
 mod shares;
+mod stated_rights;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -33,6 +34,7 @@ pub(crate) use caller::{Caller, View};
 pub(crate) use owners::{OWNERS, Owners};
 pub(crate) use record::{Record, rights};
 pub(crate) use shares::{CHARGED, Definitions, OwnShare, Percents, Shares};
+pub(crate) use stated_rights::{RIGHTS, StatedRights};
 
 use crate::clock;
 use crate::links::StateFile;

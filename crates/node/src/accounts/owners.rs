@@ -1,4 +1,4 @@
-//! Owners of what accounts publish in the registry.
+//! Owners of what accounts publish in the registry, with the rights to it.
 //!
 //! A link or a virtual sensor belongs to the account that made it, and so does its stream. The entity
 //! of a stream that an account defines names its owner itself. Everything else belongs to the node.
@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use chappe_registry::oxrdf::Term;
 use chappe_registry::{Entity, vocabulary};
 
+use super::StatedRights;
 use crate::links::StateFile;
 
 /// The file of owners in the data directory.
@@ -18,6 +19,7 @@ pub(crate) const OWNERS: &str = "owners.json";
 pub(crate) struct Owners {
     file: StateFile<(String, String)>,
     owners: Mutex<BTreeMap<String, String>>,
+    rights: StatedRights,
     /// Held while the file is written, so that no reader of owners waits for the disk.
     writing: Mutex<()>,
 }
@@ -27,8 +29,12 @@ impl Owners {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub(crate) fn open(file: StateFile<(String, String)>) -> Result<Self, String> {
+    pub(crate) fn open(
+        file: StateFile<(String, String)>,
+        rights: StatedRights,
+    ) -> Result<Self, String> {
         Ok(Self {
+            rights,
             owners: Mutex::new(file.read()?.into_iter().collect()),
             writing: Mutex::default(),
             file,
@@ -48,8 +54,14 @@ impl Owners {
         })
     }
 
-    /// Forgets the owner of what was removed. Waits for the disk.
+    /// The rights that are stated for what the node publishes.
+    pub(crate) fn rights(&self) -> &StatedRights {
+        &self.rights
+    }
+
+    /// Forgets the owner of what was removed, and the rights to it. Waits for the disk.
     pub(crate) fn forget(&self, key: &str) -> std::io::Result<()> {
+        self.rights.set(key, None)?;
         self.change(|owners| owners.remove(key).is_some()).map(drop)
     }
 

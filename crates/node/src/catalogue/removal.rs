@@ -233,8 +233,17 @@ async fn run_removal(app: &App, name: &str, force: bool) -> Result<u64, RemovalE
     app.registrar.remove(vec![key(name)]).await;
     app.producers.forget(name);
     let (sharing, stream) = (app.clone(), name.to_owned());
-    let discharged = tokio::task::spawn_blocking(move || sharing.shares.remove(&stream));
-    discharged.await.unwrap_or_default();
+    let discharged = tokio::task::spawn_blocking(move || {
+        sharing.shares.remove(&stream);
+        // A later stream of this name is another one.
+        sharing.owners.forget(&key(&stream))
+    });
+    let forgotten = discharged.await.unwrap_or_else(|_| Ok(()));
+    if let Err(error) = forgotten {
+        let text = format!("the rights to the removed stream cannot be forgotten: {error}");
+        let notices = &app.observability.notices;
+        notices.notify(NoticeKind::Health, &shown, text);
+    }
     hidden.is_removed = true;
     drop(hidden);
     let text = format!("stream removed, with {elements} elements");

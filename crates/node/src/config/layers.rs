@@ -338,6 +338,8 @@ fn relative_to(file: &Path, key: &Key, value: Value) -> Value {
             | "registry.postgres.password_file"
             | "registry.postgres.authorities"
             | "registry.ontologies_directory"
+            | "mail.authorities"
+            | "mail.password_file"
             | "http.tls.certificate"
             | "http.tls.key"
             | "http.tls.client_authorities"

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::IntoParams;
 
-use super::entities::unknown_kind;
+use super::entities::{self, unknown_kind};
 use super::params::Params;
 use super::parts;
 use super::problem::Problem;
@@ -48,6 +48,12 @@ pub(crate) struct ChangesParams {
     about: Option<String>,
     /// Its owner.
     owner: Option<String>,
+    /// Whether subclasses and subproperties are followed, in a query and for the type and the observed property
+    /// of a search, as for `GET /api/v1/sparql` and `GET /api/v1/entities`. A search follows the ontologies as
+    /// they are when the connection is opened. Default: false.
+    #[serde(default)]
+    #[param(value_type = Option<bool>)]
+    inferred: bool,
     /// Whether the present state comes first.
     #[serde(default)]
     present: bool,
@@ -60,7 +66,7 @@ impl ChangesParams {
     ///
     /// # Errors
     /// They exclude each other, or the kind is unknown.
-    fn subject(self) -> Result<WatchSubject, Problem> {
+    pub(super) fn subject(self) -> Result<WatchSubject, Problem> {
         let kind = match &self.kind {
             None => None,
             Some(name) => Some(EntityKind::from_word(name).ok_or_else(|| unknown_kind(name))?),
@@ -116,10 +122,25 @@ pub(super) async fn changes(
         None if params.present => WatchStart::Present,
         None => WatchStart::Now,
     };
-    let subject = params.subject()?;
+    let is_inferred = params.inferred;
+    let subject = match (params.subject()?, is_inferred) {
+        (WatchSubject::Entity(_), true) => {
+            return Err(Problem::bad_request(
+                "inferred: it is for a search or a query",
+            ));
+        }
+        (WatchSubject::Search(search), true) => {
+            let wide = entities::widened(&app, *search, &caller).await?;
+            WatchSubject::Search(Box::new(wide))
+        }
+        (subject, _) => subject,
+    };
     let permit = parts::permit(&app, &caller, RequestKind::Live)?;
     let follow = Follow::start(app.clone(), caller.clone(), subject, start);
-    let follow = follow.map_err(|error| sparql::problem(&error))?;
+    let mut follow = follow.map_err(|error| sparql::problem(&error))?;
+    if is_inferred {
+        follow = follow.inferring(sparql::ontology_authors(&caller));
+    }
     let (sender, receiver) = mpsc::channel(EVENTS_QUEUED);
     tokio::spawn(async move {
         stream::run(app, caller, follow, sender).await;

@@ -2,9 +2,11 @@
 
 use axum::Json;
 use axum::extract::State;
+use chappe_identity::{Reach, Role};
 use chappe_registry::oxrdf::Term;
 use chappe_registry::{
-    DEFAULT_SEARCH_LIMIT, EntityKind, MAX_SEARCH_LIMIT, Search, SearchResult, vocabulary,
+    Category, DEFAULT_SEARCH_LIMIT, EntityKind, Facet, FacetLimits, Facets, MAX_FACET_ENTITIES,
+    MAX_FACET_VALUES, MAX_SEARCH_LIMIT, Right, Search, SearchResult, vocabulary,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -14,10 +16,11 @@ use super::params::{Name, Params};
 use super::parts;
 use super::problem::Problem;
 use super::publish::ObjectKind;
-use super::{shapes, sparql};
+use super::{shapes, sparql, surroundings};
 use crate::accounts::{Caller, View};
 use crate::config::nearest;
 use crate::permits::RequestKind;
+use crate::registrar::Registrar;
 use crate::shared::App;
 
 /// Search criteria; an entity must match all of them.
@@ -41,11 +44,19 @@ pub(crate) struct SearchParams {
     about: Option<String>,
     /// Its owner.
     owner: Option<String>,
+    /// A value of its UDDI category bag.
+    category: Option<String>,
+    /// The key of the tModel of `category`. Without it, the reference names none.
+    taxonomy: Option<String>,
     /// Whether subclasses of the type, and what is narrower than the observed property, match too, as
     /// the ontologies of the node, of its operator and of the caller state it. Default: false.
     #[serde(default)]
     #[param(value_type = Option<bool>)]
     inferred: bool,
+    /// Count the entities found by kind, type, owner, observed property and category: the number of values of
+    /// each in the answer, up to 1,000.
+    #[param(minimum = 1)]
+    facets: Option<usize>,
     /// Maximum number of entities, up to 10,000; 100 without it.
     #[param(minimum = 1)]
     limit: Option<usize>,
@@ -62,6 +73,75 @@ pub(crate) struct Entities {
     truncated: bool,
     /// The cursor of the next part; null at the end.
     next: Option<String>,
+    /// The counts that `facets` asks for, of all parts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    facets: Option<FacetCounts>,
+}
+
+/// How many of the entities found have each value. A value's count is the number of entities that are found
+/// when the value is a further criterion.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct FacetCounts {
+    /// How many entities were counted.
+    entities: usize,
+    /// Whether these are all that match; otherwise the counts are of the first by name.
+    is_complete: bool,
+    kind: FacetValues,
+    #[serde(rename = "type")]
+    types: FacetValues,
+    /// Of pieces of metadata, their authors.
+    owner: FacetValues,
+    observed_property: FacetValues,
+    category: FacetValues,
+}
+
+/// The values of a field.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct FacetValues {
+    /// Those of most entities first.
+    values: Vec<FacetValue>,
+    /// How many distinct values there are.
+    distinct: usize,
+}
+
+/// A value with its number of entities.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct FacetValue {
+    value: String,
+    /// The key of the tModel of a category, unless the reference names none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    taxonomy: Option<String>,
+    count: usize,
+}
+
+impl FacetCounts {
+    fn of(facets: Facets) -> Self {
+        fn values<T>(facet: Facet<T>, of: impl Fn(T) -> (String, Option<String>)) -> FacetValues {
+            let values = facet.values.into_iter().map(|(value, count)| {
+                let (value, taxonomy) = of(value);
+                FacetValue {
+                    value,
+                    taxonomy,
+                    count,
+                }
+            });
+            FacetValues {
+                values: values.collect(),
+                distinct: facet.distinct,
+            }
+        }
+        let text = |text: String| (text, None);
+        let category = |category: Category| (category.value, category.tmodel);
+        Self {
+            entities: facets.entities,
+            is_complete: facets.is_complete,
+            kind: values(facets.kinds, |kind| (kind.as_str().to_owned(), None)),
+            types: values(facets.types, text),
+            owner: values(facets.owners, text),
+            observed_property: values(facets.observed_properties, text),
+            category: values(facets.categories, category),
+        }
+    }
 }
 
 /// An entity of the registry.
@@ -78,8 +158,14 @@ pub(crate) struct Entity {
     /// URIs.
     scopes: Vec<String>,
     owner: String,
+    /// Seconds after which it is removed unless its lease is renewed; absent if it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_s: Option<u32>,
     /// Its metadata.
     triples: Vec<Triple>,
+    /// What the caller may do, of read, annotate, write and administer; only in the answer with one entity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    may: Option<Vec<&'static str>>,
 }
 
 /// One statement of an entity's metadata.
@@ -117,8 +203,26 @@ impl Entity {
             types: entity.types,
             scopes: entity.scopes,
             owner: entity.owner,
+            lease_s: entity.lease_s,
             triples: triples.map(|triple| Triple::of(&key, triple)).collect(),
             key: entity.key,
+            may: None,
+        }
+    }
+
+    /// With what a caller may do with it over REST.
+    fn of_caller(entity: chappe_registry::Entity, caller: &Caller) -> Self {
+        let reader = caller.reader();
+        let writes = caller.reach(Role::Write) == Reach::All;
+        let may = Right::ALL.into_iter().filter(|right| {
+            let is_of_node = Registrar::is_node(&entity.owner) || entity.kind == EntityKind::Stream;
+            let is_refused = *right == Right::Write && is_of_node;
+            (writes || *right == Right::Read) && !is_refused && entity.permits(&reader, *right)
+        });
+        let may = may.map(Right::as_str).collect();
+        Self {
+            may: Some(may),
+            ..Self::of(entity)
         }
     }
 }
@@ -168,6 +272,14 @@ pub(super) async fn search(
         Some(name) => Some(EntityKind::from_word(name).ok_or_else(|| unknown_kind(name))?),
     };
     let paging = Paging::new(params.limit, params.cursor);
+    let category = match (params.category, params.taxonomy) {
+        (None, None) => None,
+        (Some(value), tmodel) => Some(Category { tmodel, value }),
+        (None, Some(_)) => return Err(Problem::bad_request("taxonomy: it is that of a category")),
+    };
+    if params.facets == Some(0) {
+        return Err(Problem::bad_request("facets: must be at least 1"));
+    }
     let search = Search {
         name_prefix: params.prefix,
         kind,
@@ -176,6 +288,7 @@ pub(super) async fn search(
         observed_property: params.observed_property,
         about: params.about,
         owner: params.owner,
+        category,
         after: after(&paging)?,
         limit: params.limit,
         ..Search::default()
@@ -184,16 +297,48 @@ pub(super) async fn search(
         true => widened(&app, search, &caller).await?,
         false => search,
     };
+    let facets = match params.facets {
+        Some(values) => Some(facets(&app, search.clone(), &caller, values).await?),
+        None => None,
+    };
     let (found, last) = visible(&app, search, &caller);
     Ok(Json(Entities {
+        facets,
         entities: found.entities.into_iter().map(Entity::of).collect(),
         truncated: found.truncated,
         next: last.map(|(name, key)| cursor("entities", &format!("{key} {name}"))),
     }))
 }
 
+/// The facets of all that a caller finds.
+async fn facets(
+    app: &App,
+    search: Search,
+    caller: &Caller,
+    values: usize,
+) -> Result<FacetCounts, Problem> {
+    let counted = surroundings::read(
+        app.clone(),
+        caller.clone(),
+        move |registry, reader, view| {
+            let keep = |entity: &chappe_registry::Entity| view.has_entity(entity);
+            let is_whole = view.is_whole();
+            let limits = FacetLimits {
+                // Entities are decoded for a restricted role, as in a search.
+                entities: match is_whole {
+                    true => MAX_FACET_ENTITIES,
+                    false => MAX_SEARCH_LIMIT,
+                },
+                values: values.min(MAX_FACET_VALUES),
+            };
+            Ok(registry.facets(&search, reader, limits, (!is_whole).then_some(&keep)))
+        },
+    );
+    counted.await.map(FacetCounts::of)
+}
+
 /// The search with what the ontologies of the authors that count add.
-async fn widened(app: &App, search: Search, caller: &Caller) -> Result<Search, Problem> {
+pub(super) async fn widened(app: &App, search: Search, caller: &Caller) -> Result<Search, Problem> {
     let authors = sparql::ontology_authors(caller);
     let (limits, interrupt) = sparql::limits(app);
     let permit = parts::permit(app, caller, RequestKind::Query)?;
@@ -274,8 +419,13 @@ pub(super) async fn one(
     let view = View::of_reader(&app, &caller);
     let entity = app.registry.get(&key, &caller.reader());
     match entity.filter(|entity| view.has_entity(entity)) {
-        Some(entity) => Ok(Json(Entity::of(entity))),
-        None => Err(Problem::not_found(format!("there is no entity {key:?}"))
-            .hint("percent-encode the key in the path; GET /api/v1/entities searches entities")),
+        Some(entity) => Ok(Json(Entity::of_caller(entity, &caller))),
+        None => Err(unknown(&key)),
     }
+}
+
+/// There is no entity of this key that the caller may see.
+pub(super) fn unknown(key: &str) -> Problem {
+    Problem::not_found(format!("there is no entity {key:?}"))
+        .hint("percent-encode the key in the path; GET /api/v1/entities searches entities")
 }

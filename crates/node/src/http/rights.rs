@@ -15,7 +15,7 @@ use super::problem::Problem;
 use super::publish::{registry_problem, room};
 use super::write::busy::with_pause;
 use crate::accounts::{Caller, OPERATOR, Unchanged};
-use crate::registrar::{OWN_KEYS, Registrar};
+use crate::registrar::{self, Registrar, RightsError};
 use crate::shared::App;
 
 /// Those who have each right to an entity, besides its owner and administrators of the node: `everybody`,
@@ -156,7 +156,7 @@ pub(super) async fn show(
     responses((status = 200, body = EntityRights), (status = 400, body = Problem),
         (status = 403, body = Problem, description = "only those with the right to administer it may do this"),
         (status = 404, body = Problem),
-        (status = 409, body = Problem, description = "the node itself publishes the entity"),
+        (status = 409, body = Problem, description = "a node saves the entity itself, in UDDI"),
         (status = 422, body = Problem, description = "a name is invalid or unknown; nothing was changed"),
         (status = 507, body = Problem)))]
 pub(super) async fn set(
@@ -172,25 +172,37 @@ pub(super) async fn set(
     let reader = caller.reader();
     let known = app.registry.require(&key, &reader, Right::Administer);
     let known = known.map_err(refused)?;
-    if Registrar::is_node(&known.owner) || key.starts_with(OWN_KEYS) {
-        let detail = format!("{key} is published by the node itself, whenever it exists anew");
+    let is_published = app.registrar.publishes(&known);
+    if Registrar::is_node(&known.owner) && !is_published {
+        let detail = format!("{key} is saved by a node itself, with the rights of its business");
         let problem = Problem::new(StatusCode::CONFLICT, detail);
-        let hint = "restrict roles to streams instead: chappe account add NAME --role read=ward.*";
+        let hint = "set rights to devices and streams at the node that found them; those to the services \
+            of devices in UDDI cannot be set";
         return Err(problem.hint(hint).into_response());
     }
     let rights = stated.rights(&app).map_err(IntoResponse::into_response)?;
     let room = room(&app, &caller);
-    let set = async {
-        let (publication, entity) = app.registry.set_rights(&reader, &key, &rights, &room)?;
-        let is_changed = publication.is_some();
-        if let Some(publication) = publication {
-            publication.await?;
+    let (of, its_key) = (app.clone(), key.clone());
+    // A change that has begun runs to its end, so that file and registry agree.
+    let set = tokio::spawn(async move {
+        if is_published {
+            let set = of.registrar.set_rights(&reader, &its_key, rights, &room);
+            return set.await;
         }
-        Ok::<_, Error>((is_changed, entity))
+        let set = registrar::set_rights(&of.registry, &reader, &its_key, &rights, &room);
+        Ok(set.await?)
+    });
+    let (is_changed, entity) = match set.await {
+        Ok(Ok(set)) => set,
+        Ok(Err(RightsError::Registry(error))) => return Err(with_pause(registry_problem(&error))),
+        Ok(Err(error @ RightsError::File(_))) => {
+            let problem = Problem::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string());
+            let problem =
+                problem.hint("nothing was changed; is the disk of the data directory full?");
+            return Err(problem.into_response());
+        }
+        Err(_) => return Err(Problem::internal("setting the rights failed").into_response()),
     };
-    let (is_changed, entity) = set
-        .await
-        .map_err(|error| with_pause(registry_problem(&error)))?;
     let shown = EntityRights::of(&entity);
     let subject = Extension(Subject(format!("{key} {}", summary(&entity.rights))));
     let mut response = (subject, Json(shown)).into_response();

@@ -157,7 +157,7 @@ fn rights_decide_what_others_see_and_change() {
 }
 
 #[test]
-fn the_nodes_own_entities_and_too_many_are_refused() {
+fn those_of_what_the_node_saves_in_uddi_and_too_many_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let mut config = config(directory.path());
     config.registry.max_entities = 100;
@@ -166,14 +166,15 @@ fn the_nodes_own_entities_and_too_many_are_refused() {
     block(async {
         let node = Operated::start(&config, None).await;
         let ada = node.account("ada", &["write"]).await;
-        let found = node
-            .change("GET", "/api/v1/entities?owner=node&limit=1", &Json::Null)
-            .await;
-        if let Some(key) = found.json()["entities"][0]["key"].as_str() {
-            let path = format!("/api/v1/entities/{key}/rights");
-            let refused = node.change("PUT", &path, &json!({"read": []})).await;
-            assert_eq!(refused.status, 409, "{refused:?}");
-        }
+        // What a node saves itself in UDDI.
+        let path =
+            "/api/v1/entities?type=%7Bhttps:%2F%2Fchappe.example%2Fns%2Fuddi%23%7DtModel&limit=1";
+        let found = node.change("GET", path, &Json::Null).await.json();
+        assert_eq!(found["entities"][0]["owner"], "node");
+        let key = found["entities"][0]["key"].as_str().unwrap();
+        let path = format!("/api/v1/entities/{key}/rights");
+        let refused = node.change("PUT", &path, &json!({"read": []})).await;
+        assert_eq!(refused.status, 409, "{refused:?}");
         for number in 0..3 {
             let entity = json!({"key": format!("urn:example:{number}"), "name": "one"});
             let added = ask(&node, &ada, "POST", "/api/v1/entities", &entity).await;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::node_client::NodeClient;
 use super::super::query::percent;
-use super::{document, parameters, text};
+use super::{document, parameters, seconds, text};
 use crate::cli::{RegistryAnnotate, RegistryAnnotations, RegistryRemove};
 use crate::output::{self, Failure, Outcome, Table};
 
@@ -30,6 +30,9 @@ pub(super) async fn annotate(flags: RegistryAnnotate, json: bool) -> Outcome {
     if !flags.readers.is_empty() {
         piece["readers"] = flags.readers.into();
     }
+    if let Some(lease) = flags.lease {
+        piece["lease_s"] = seconds(lease).into();
+    }
     let piece = match &flags.piece {
         Some(key) => node.put(&format!("{PATH}/{}", percent(key)), piece).await?,
         None => node.post(PATH, piece).await?,
@@ -50,7 +53,9 @@ pub(super) async fn list(flags: RegistryAnnotations, json: bool) -> Outcome {
         ("author", &flags.author),
     ]);
     let (mut found, mut cursor) = (Vec::new(), Some(String::new()));
-    while let Some(next) = cursor.take().filter(|_| found.len() < flags.limit) {
+    while found.len() < flags.limit
+        && let Some(next) = cursor.take()
+    {
         let count = PAGE.min(flags.limit - found.len());
         let path = format!("{PATH}?limit={count}{criteria}{next}");
         let mut answer = node.get(&path).await?;
