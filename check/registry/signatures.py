@@ -130,10 +130,11 @@ def identifiers() -> list[str]:
     return options
 
 
-def template(certificate: pathlib.Path, algorithm: str) -> bytes:
+def template(certificate: pathlib.Path, algorithm: str, message: bytes | None = None) -> bytes:
     """A message that xmlsec1 completes: a token, a timestamp and a Body with a list of prefixes."""
     token = "".join(line for line in certificate.read_text().splitlines() if not line.startswith("---"))
-    times = [moment.strftime("%Y-%m-%dT%H:%M:%SZ") for moment in (NOW, NOW + datetime.timedelta(seconds=60))]
+    now = datetime.datetime.now(datetime.timezone.utc)
+    times = [moment.strftime("%Y-%m-%dT%H:%M:%SZ") for moment in (now, now + datetime.timedelta(seconds=60))]
     reference = (f'<ds:Reference URI="#{{}}"><ds:Transforms><ds:Transform Algorithm="{EXCLUSIVE}">'
                  f'<ec:InclusiveNamespaces xmlns:ec="{EXCLUSIVE}" PrefixList="t soap #default"/></ds:Transform></ds:Transforms>'
                  '<ds:DigestMethod Algorithm="http://www.w3.org/2001/04/xmlenc#sha256"/><ds:DigestValue/>'
@@ -146,7 +147,7 @@ def template(certificate: pathlib.Path, algorithm: str) -> bytes:
                 f'{references}</ds:SignedInfo><ds:SignatureValue/><ds:KeyInfo><wsse:SecurityTokenReference>'
                 f'<wsse:Reference URI="#token" ValueType="{PROFILE}"/></wsse:SecurityTokenReference></ds:KeyInfo>'
                 '</ds:Signature></wsse:Security>')
-    message = envelope(SOAP_1_2).decode()
+    message = (message or envelope(SOAP_1_2)).decode()
     message = message.replace("<soap:Header/>", f"<soap:Header>{security}</soap:Header>")
     message = message.replace("<soap:Body>", '<soap:Body wsu:Id="body">')
     return message.replace("<soap:Envelope ", f'<soap:Envelope xmlns:wsu="{WSU_NAMESPACE}" ').encode()

@@ -27,8 +27,8 @@ pub(crate) use device::{Device, DeviceExclude, DeviceInclude, DeviceReplace, Dev
 pub(crate) use link::{DeadLetters, Link, LinkAdd, LinkList, LinkRemove, LinkShow, Resend};
 pub(crate) use registry::{
     RegistryAnnotate, RegistryAnnotations, RegistryExport, RegistryFind, RegistryHistory,
-    RegistryImport, RegistryPublish, RegistryQuery, RegistryRemove, RegistryRights, RegistryShow,
-    RegistrySubscribe, RegistryVerb,
+    RegistryImport, RegistryPublish, RegistryQuery, RegistryRemove, RegistryRenew, RegistryRights,
+    RegistryShow, RegistrySubscribe, RegistryUnsubscribe, RegistryVerb,
 };
 pub(crate) use sensor::{DescriptorFormat, Import, ImportGsn, Sensor, SensorCall, SensorConvert};
 pub(crate) use stream::{

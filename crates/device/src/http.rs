@@ -11,9 +11,14 @@ use crate::Error;
 
 /// The HTTP response of a reply.
 pub(crate) fn response(reply: &Reply) -> Response {
+    response_with(reply, reply.to_text())
+}
+
+/// The HTTP response of a reply with this text as its content, if it has content.
+pub(crate) fn response_with(reply: &Reply, text: String) -> Response {
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     match reply.content_type() {
-        Some(media_type) => Response::new(status, media_type, reply.to_text()),
+        Some(media_type) => Response::new(status, media_type, text),
         None => Response::empty(status),
     }
 }

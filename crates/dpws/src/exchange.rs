@@ -169,7 +169,6 @@ pub fn fault(request: &Envelope, fault: &Fault, message_id: impl Into<Str>) -> E
 /// Creates the fault for a body that is not a message.
 #[must_use]
 pub fn unreadable(error: &chappe_soap::Error, message_id: impl Into<Str>) -> Envelope {
-    let version = AddressingVersion::default();
     let code = match error {
         chappe_soap::Error::VersionMismatch => FaultCode::VersionMismatch,
         _ => FaultCode::Sender,
@@ -181,14 +180,21 @@ pub fn unreadable(error: &chappe_soap::Error, message_id: impl Into<Str>) -> Env
     };
     let fault = Fault {
         code,
-        subcode: subcode.map(|local| version.name(local)),
+        subcode: subcode.map(|local| AddressingVersion::default().name(local)),
         reason: error.to_string().into(),
         detail: Vec::new(),
     };
+    unrelated_fault(&fault, message_id)
+}
+
+/// Creates the fault for a message of which nothing may be used, so that it relates to none.
+#[must_use]
+pub fn unrelated_fault(fault: &Fault, message_id: impl Into<Str>) -> Envelope {
+    let version = AddressingVersion::default();
     let addressing = Addressing {
         message_id: Some(message_id.into()),
         to: Some(version.anonymous().into()),
-        ..Addressing::new(version, fault_action(version, &fault))
+        ..Addressing::new(version, fault_action(version, fault))
     };
     Envelope::new(addressing).with_body(fault.to_element())
 }

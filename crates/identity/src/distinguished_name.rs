@@ -56,17 +56,30 @@ impl DistinguishedName {
     /// have been verified: nothing else of it is checked.
     #[must_use]
     pub fn of_certificate(certificate: &[u8]) -> Option<Self> {
+        // Serial number, algorithm, issuer, validity.
+        Self::after_fields(certificate, 4)
+    }
+
+    /// The issuer of a certificate in DER; `None` if it is malformed, empty or too long. In a certificate that
+    /// was verified, the authority with this name signed it.
+    #[must_use]
+    pub fn issuer_of_certificate(certificate: &[u8]) -> Option<Self> {
+        // Serial number, algorithm.
+        Self::after_fields(certificate, 2)
+    }
+
+    /// The name after this number of fields that follow the version (RFC 5280, section 4.1).
+    fn after_fields(certificate: &[u8], fields: usize) -> Option<Self> {
         let (_, certificate, _) = der::value(certificate).filter(|it| it.0 == SEQUENCE)?;
         let (_, mut rest, _) = der::value(certificate).filter(|it| it.0 == SEQUENCE)?;
         if rest.first() == Some(&VERSION) {
             (_, _, rest) = der::value(rest)?;
         }
-        // Serial number, algorithm, issuer, validity.
-        for _ in 0..4 {
+        for _ in 0..fields {
             (_, _, rest) = der::value(rest)?;
         }
-        let (_, subject, _) = der::value(rest).filter(|it| it.0 == SEQUENCE)?;
-        Self::of_der(subject)
+        let (_, name, _) = der::value(rest).filter(|it| it.0 == SEQUENCE)?;
+        Self::of_der(name)
     }
 
     /// The contents of a `Name` in DER.
@@ -184,7 +197,7 @@ fn escaped(value: &str) -> String {
 }
 
 /// The parts between separators that are not escaped.
-fn split(text: &str, separator: u8) -> impl Iterator<Item = &str> {
+pub(crate) fn split(text: &str, separator: u8) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
         let part = rest?;

@@ -239,7 +239,11 @@ pub(crate) fn tls(
 fn with_clients(settings: &HttpTls, server: tls::Server) -> Result<tls::Server, StartError> {
     match settings.client_authorities.as_os_str().is_empty() {
         true => Ok(server),
-        false => Ok(server.with_client_authorities(&settings.client_authorities)?),
+        false => {
+            let lists = &settings.client_revocation_lists;
+            let lists = (!lists.as_os_str().is_empty()).then_some(lists.as_path());
+            Ok(server.with_client_authorities(&settings.client_authorities, lists)?)
+        }
     }
 }
 

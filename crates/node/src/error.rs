@@ -4,6 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use chappe_transport::signatures::SignatureFileError;
+
 /// A node cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -140,15 +142,8 @@ pub enum StartError {
         source: io::Error,
     },
     /// Signed messages cannot be judged, or answers not be signed.
-    #[error("signatures: {}: {reason}", path.display())]
-    Signatures {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        reason: String,
-        /// How to repair it.
-        hint: Option<String>,
-    },
+    #[error(transparent)]
+    Signatures(#[from] SignatureFileError),
     /// The configuration contradicts itself.
     #[error("configuration: {0}")]
     Config(String),
@@ -183,8 +178,8 @@ impl StartError {
             Self::Tls(error) => error.hint(),
             Self::Link { hint, .. }
             | Self::Dds { hint, .. }
-            | Self::Kad { hint, .. }
-            | Self::Signatures { hint, .. } => hint.clone(),
+            | Self::Kad { hint, .. } => hint.clone(),
+            Self::Signatures(error) => error.hint(),
             Self::Devices { .. } => {
                 Some("correct it, or remove it and run `chappe device exclude` again".to_owned())
             }

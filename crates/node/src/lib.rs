@@ -14,6 +14,7 @@
 mod accounts;
 mod catalogue;
 mod certificate;
+mod checkers;
 mod clock;
 mod completeness;
 pub mod config;
@@ -29,6 +30,7 @@ mod health;
 mod http;
 mod identity;
 mod kad;
+mod leases;
 mod links;
 mod live;
 mod measure;

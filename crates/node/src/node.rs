@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use chappe_log::Appended;
-use chappe_registry::{Entity, EntityKind, vocabulary};
+use chappe_registry::{Attempts, Entity, EntityKind, vocabulary};
 use chappe_stream::{StoreError, StreamElement, StreamLog, StreamSchema};
 use chappe_transport::{Drops, RECEIVE_BUFFER_BYTES, ReceiveBuffer, key_file};
 use tokio::net::TcpListener;
@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::catalogue::{self, Catalogue};
+use crate::checkers::Checkers;
 use crate::completeness::Ledger;
 use crate::config::Config;
 use crate::data::{self, Lock, log_directory};
@@ -26,10 +27,11 @@ use crate::permits::Permits;
 use crate::registrar::{NODE_OWNER, Registrar};
 use crate::sensors::Sensors;
 use crate::shared::{App, Shared};
-use crate::signatures::Signatures;
+use crate::signatures;
 use crate::size_limit::SizeLimit;
 use crate::storage::{Storage, open_registry};
 use crate::streams::StreamSpec;
+use crate::subscriptions::stored::MailSubscriptions;
 use crate::things::Things;
 use crate::wrappers::{Exporters, Wrappers};
 use crate::written::{self, Producers};
@@ -70,6 +72,10 @@ impl Node {
         let sockets = crate::links::bind(&config.exchange, &key.curve(), &drops).await?;
         let ontologies = crate::ontologies::read(&config.registry.ontologies_directory)
             .map_err(|reason| StartError::Ontologies { reason })?;
+        let value_sets = |reason| StartError::Taxonomies { reason };
+        let taxonomies = http::taxonomies(&config.registry.taxonomies_directory);
+        let taxonomies = taxonomies.map_err(value_sets)?;
+        let checkers = Checkers::new(&config, &taxonomies).map_err(value_sets)?;
         let size_limit = SizeLimit::of(&config).map_err(|source| StartError::Directory {
             path: log_directory(&directory),
             source,
@@ -126,13 +132,15 @@ impl Node {
             topics,
             drain: draining.clone(),
             storage,
-            taxonomies: http::taxonomies(&config.registry.taxonomies_directory)
-                .map_err(|reason| StartError::Taxonomies { reason })?,
-            signatures: Signatures::open(&config)?,
+            taxonomies,
+            checkers,
+            signatures: signatures::open(&config)?,
             registry,
             registry_outage,
             registrar,
             things: Things::default(),
+            events: Default::default(),
+            mail: MailSubscriptions::new(&config.data_directory),
             catalogue,
             observability,
             config,
@@ -184,6 +192,8 @@ impl Node {
         }
         tasks.spawn(crate::health::watch(app.clone()));
         tasks.spawn(crate::things::watch(app.clone()));
+        tasks.spawn(crate::leases::watch(app.clone()));
+        tasks.spawn(crate::subscriptions::mail::watch_all(app.clone()));
         let logs = app.storage.logs().map(|(name, log)| (name, log.clone()));
         tasks.spawn(crate::scrub::watch(
             logs,
@@ -441,13 +451,18 @@ async fn publish_node(app: &App) {
 /// Publishes the tModels that every UDDI registry has. Without them, the node works all the same.
 async fn publish_canonical_tmodels(app: &App) {
     let unix_ms = crate::clock::now().0 / 1_000_000;
-    let published = app.registry.publish_canonical_tmodels(NODE_OWNER, unix_ms);
-    let done = match published {
-        Ok(None) => return,
-        Ok(Some(publication)) => publication.await.map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
+    let mut attempts = Attempts::default();
+    let done = async {
+        loop {
+            let published = app
+                .registry
+                .publish_canonical_tmodels(NODE_OWNER, unix_ms)?;
+            if attempts.settle(published).await? {
+                return Ok::<_, chappe_registry::uddi::Error>(());
+            }
+        }
     };
-    if let Err(error) = done {
+    if let Err(error) = done.await {
         tracing::warn!(%error, "cannot publish the canonical tModels of UDDI");
     }
 }

@@ -1,13 +1,13 @@
 //! Writes to the registry; refused changes are counted and reported as notices.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chappe_registry::uddi::{Error as UddiError, ErrorCode, Publisher, Saved};
 use chappe_registry::{
-    Access, Entity, EntityKind, Error, Principal, Publication, Registry, Right, Rights, Room,
-    Search,
+    Access, Attempts, Entity, EntityKind, Error, Principal, Publication, Registry, Right, Rights,
+    Room, Search,
 };
 use chappe_transport::Hop;
 use tokio::sync::watch;
@@ -30,6 +30,11 @@ const RETRIES_MAX: u32 = 1_200;
 pub(crate) const OWN_KEYS: &str = "urn:chappe:";
 /// The type of the entities of links.
 pub(crate) const LINK_TYPE: &str = "Link";
+/// The lease of a found device and its services. It ends only if the node that found the device is gone
+/// and another node shares the registry; reason: a restart or an upgrade of a node takes less than an hour.
+pub(crate) const FOUND_LEASE_S: u32 = 3_600;
+/// Leases renewed by one record; reason: the record stays within some 100 kB.
+const RENEWED_AT_ONCE: usize = 512;
 /// The start of the types of UDDI data.
 const UDDI_TYPES: &str = "{https://chappe.example/ns/uddi#}";
 /// The owner of entities that the node itself publishes.
@@ -74,6 +79,27 @@ pub(crate) enum RightsError {
     File(#[from] std::io::Error),
 }
 
+/// States the rights to an entity, again while other nodes are faster. Returns whether they changed, and the entity.
+///
+/// # Errors
+/// The principal may not administer it, or the registry has no room; then nothing has changed.
+pub(crate) async fn set_rights(
+    registry: &Registry,
+    principal: &Principal,
+    key: &str,
+    rights: &Rights,
+    room: &Room,
+) -> Result<(bool, Entity), Error> {
+    let mut attempts = Attempts::default();
+    loop {
+        let (publication, entity) = registry.set_rights(principal, key, rights, room)?;
+        let is_changed = publication.is_some();
+        if attempts.settle(publication).await? {
+            return Ok((is_changed, entity));
+        }
+    }
+}
+
 /// A submitted change; `None` when there is nothing to change.
 type Submission = Result<Option<Publication>, Error>;
 
@@ -89,6 +115,8 @@ pub(crate) struct Registrar {
     names: Arc<Names>,
     /// Held by changes, and exclusively by a rename: it reads an entity and publishes it again.
     changing: tokio::sync::RwLock<()>,
+    /// The keys of found devices and of what describes them, whose leases the node renews.
+    leased: Mutex<BTreeSet<String>>,
     /// The revision at which each entity was registered in this run.
     registered: Mutex<HashMap<String, u64>>,
     observability: Arc<Observability>,
@@ -113,6 +141,7 @@ impl Registrar {
             owners,
             names,
             changing: tokio::sync::RwLock::default(),
+            leased: Mutex::default(),
             registered: Mutex::default(),
             observability,
             drain,
@@ -135,16 +164,23 @@ impl Registrar {
     /// Publishes entities, except those that are unchanged in the registry. Waits while too many changes
     /// are pending. They belong to the account that made them or their producer, or to the node.
     pub(crate) async fn publish(&self, mut entities: Vec<Entity>) {
+        let mut leased = Vec::new();
         for entity in &mut entities {
             if let Some(owner) = self.owners.of(entity) {
                 entity.owner = owner;
             } else if entity.owner == NODE_OWNER {
                 entity.owner.clone_from(&self.node_owner);
             }
+            let is_found = matches!(entity.kind, EntityKind::Device | EntityKind::Service);
+            if is_found && entity.owner == self.node_owner {
+                entity.lease_s.get_or_insert(FOUND_LEASE_S);
+                leased.push(entity.key.clone());
+            }
         }
         let changes = entities.into_iter().map(Box::new).map(Change::Publish);
         let _changing = self.changing.read().await;
         self.apply(changes).await;
+        self.leased().extend(leased);
     }
 
     /// Publishes the entity of a stream again, if there is one, after the stream was renamed.
@@ -172,14 +208,7 @@ impl Registrar {
         let _changing = self.changing.write().await;
         self.registry.require(key, principal, Right::Administer)?;
         let earlier = self.keep_rights(key, Some(rights.clone())).await?;
-        let set = async {
-            let (publication, entity) = self.registry.set_rights(principal, key, &rights, room)?;
-            let is_changed = publication.is_some();
-            if let Some(publication) = publication {
-                publication.await?;
-            }
-            Ok::<_, Error>((is_changed, entity))
-        };
+        let set = set_rights(&self.registry, principal, key, &rights, room);
         match set.await {
             Ok(set) => Ok(set),
             Err(error) => {
@@ -214,6 +243,7 @@ impl Registrar {
     pub(crate) async fn remove(&self, keys: Vec<String>) {
         for key in &keys {
             self.registered().remove(key);
+            self.leased().remove(key);
         }
         let _changing = self.changing.read().await;
         self.apply(keys.into_iter().map(Change::Remove)).await;
@@ -263,6 +293,7 @@ impl Registrar {
             ..Room::default()
         };
         let mut retries = 0;
+        let mut attempts = Attempts::default();
         loop {
             let outcome = match key_bits() {
                 Ok(mut bits) => {
@@ -270,16 +301,28 @@ impl Registrar {
                     let access = Access::Public;
                     let node =
                         Publisher::new(&self.registry, NODE_OWNER, access, unix_ms, &mut bits);
-                    request(&mut node.within(room)).map(|saved| saved.publication)
+                    let mut node = node.within(room).leased(FOUND_LEASE_S);
+                    let saved = request(&mut node).map(|saved| saved.publication);
+                    saved.map(|publication| (publication, node.leased_keys()))
                 }
                 Err(error) => Err(UddiError::new(ErrorCode::Busy, error.to_string())),
             };
-            let outcome = match outcome {
-                Ok(Some(publication)) => publication.await.map(|_| ()).map_err(UddiError::from),
-                Ok(None) => return,
+            let settled = match outcome {
+                Ok((publication, leased)) => {
+                    let has_changes = publication.is_some();
+                    let settled = attempts.settle(publication).await;
+                    if has_changes && matches!(settled, Ok(true)) {
+                        self.leased().extend(leased);
+                    }
+                    settled.map_err(UddiError::from)
+                }
                 Err(error) => Err(error),
             };
-            let Err(error) = outcome else { return };
+            let error = match settled {
+                Ok(true) => return,
+                Ok(false) => continue,
+                Err(error) => error,
+            };
             let may_retry = error.code == ErrorCode::Busy && retries < RETRIES_MAX;
             if !may_retry || *self.drain.borrow() {
                 let Observability { drops, notices, .. } = &*self.observability;
@@ -291,6 +334,33 @@ impl Registrar {
             retries += 1;
             tokio::time::sleep(RETRY_PAUSE).await;
         }
+    }
+
+    fn leased(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.leased.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Renews the leases of the devices and services that the node has found; false if that failed.
+    pub(crate) async fn renew_found(&self) -> bool {
+        let keys: Vec<String> = {
+            let mut leased = self.leased();
+            // Those that were removed.
+            leased.retain(|key| self.registry.lease_remaining(key).is_some());
+            leased.iter().cloned().collect()
+        };
+        for keys in keys.chunks(RENEWED_AT_ONCE) {
+            let renewed = match self.registry.renew_all(keys.to_vec()) {
+                Ok(renewal) => renewal.await.map(drop),
+                Err(error) => Err(error),
+            };
+            match renewed {
+                // All of them are being removed.
+                Ok(()) | Err(Error::Unknown(_)) => {}
+                // /ready says why.
+                Err(_) => return false,
+            }
+        }
+        true
     }
 
     /// Whether an entity was published in this run and not removed since.
@@ -411,6 +481,33 @@ mod tests {
 
     /// More than the registry's limit of pending changes.
     const MANY: usize = 5_000;
+
+    #[test]
+    fn found_devices_hold_leases_that_the_node_renews() {
+        on_node(
+            |_| {},
+            async |app| {
+                let (device, stream) = ("urn:chappe:device:1", "urn:chappe:stream:one");
+                let entities = [
+                    Entity::new(device, EntityKind::Device, "Pump"),
+                    Entity::new(stream, EntityKind::Stream, "one"),
+                ];
+                app.registrar.publish(entities.into()).await;
+                let lease_s = |key| {
+                    let entity = app.registry.get(key, &Principal::Operator);
+                    entity.map(|entity| entity.lease_s)
+                };
+                assert_eq!(lease_s(device), Some(Some(FOUND_LEASE_S)));
+                assert_eq!(lease_s(stream), Some(None));
+                let before = app.registry.revision();
+                assert!(app.registrar.renew_found().await);
+                assert!(app.registry.revision() > before);
+                app.registrar.remove(vec![device.to_owned()]).await;
+                assert!(app.registrar.renew_found().await);
+                assert!(app.registrar.leased().is_empty());
+            },
+        );
+    }
 
     #[test]
     fn changes_beyond_the_registrys_limit_are_all_applied() {

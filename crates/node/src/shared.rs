@@ -5,10 +5,12 @@ use std::sync::{Arc, OnceLock};
 use chappe_identity::Prefix;
 use chappe_registry::Registry;
 use chappe_registry::uddi::Taxonomies;
+use chappe_transport::signatures::Signatures;
 use tokio::sync::watch;
 
 use crate::accounts::{Accounts, Owners, Shares};
 use crate::catalogue::Catalogue;
+use crate::checkers::Checkers;
 use crate::config::Config;
 use crate::devices::Devices;
 use crate::identity::Identity;
@@ -17,7 +19,6 @@ use crate::observability::Observability;
 use crate::permits::Permits;
 use crate::registrar::Registrar;
 use crate::sensors::Sensors;
-use crate::signatures::Signatures;
 use crate::storage::{Outage, Storage};
 use crate::things::Things;
 use crate::wrappers::{Exporters, Wrappers};
@@ -43,10 +44,16 @@ pub(crate) struct Shared {
     pub(crate) registry_outage: Outage,
     /// The checked value sets of UDDI.
     pub(crate) taxonomies: Arc<Taxonomies>,
+    /// The services that check values for them.
+    pub(crate) checkers: Checkers,
     /// Signed SOAP messages; `None` if signatures count nowhere.
-    pub(crate) signatures: Option<Signatures>,
+    pub(crate) signatures: Option<Arc<Signatures>>,
     pub(crate) registrar: Registrar,
     pub(crate) things: Things,
+    /// Subscriptions to the registry by WS-Eventing.
+    pub(crate) events: crate::subscriptions::sources::Events,
+    /// Subscriptions to the registry by e-mail.
+    pub(crate) mail: crate::subscriptions::stored::MailSubscriptions,
     pub(crate) devices: Devices,
     pub(crate) sensors: Sensors,
     pub(crate) wrappers: Wrappers,

@@ -22,6 +22,8 @@ pub const MAX_TRIPLES: usize = 10_000;
 /// Maximum length of an IRI or literal in a triple, in bytes. It also bounds how far one step of an
 /// expression in a query can multiply a text.
 pub const MAX_TERM_BYTES: usize = 16 * 1024;
+/// Maximum length of a lease in seconds, ten years; longer ones need none.
+pub const MAX_LEASE_S: u32 = 10 * 366 * 86_400;
 /// Maximum size of all terms of one entity in bytes, so that its journal record stays small.
 pub const MAX_ENTITY_BYTES: usize = 512 * 1024;
 /// Maximum size of all terms of a document, its bytes included; they repeat the IRIs of its parts, which its
@@ -110,6 +112,8 @@ pub struct Entity {
     pub access: Access,
     /// Further rights of others.
     pub rights: Rights,
+    /// Seconds after which it is removed unless its lease is renewed; without, it stays.
+    pub lease_s: Option<u32>,
     /// Metadata: triples about the entity, or about anything else.
     pub triples: Vec<Triple>,
 }
@@ -127,6 +131,7 @@ impl Entity {
             owner: "node".to_owned(),
             access: Access::Public,
             rights: Rights::default(),
+            lease_s: None,
             triples: Vec::new(),
         }
     }
@@ -209,6 +214,15 @@ impl Entity {
             list("readers", readers)?;
         }
         self.rights.validate()?;
+        if self
+            .lease_s
+            .is_some_and(|lease_s| !(1..=MAX_LEASE_S).contains(&lease_s))
+        {
+            return Err(invalid(
+                "lease",
+                format!("is not 1 to {MAX_LEASE_S} seconds"),
+            ));
+        }
         if self.triples.len() > MAX_TRIPLES {
             return Err(invalid("triples", format!("are more than {MAX_TRIPLES}")));
         }

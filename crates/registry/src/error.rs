@@ -39,6 +39,9 @@ pub enum Error {
     /// No entity has this key.
     #[error("no entity has the key {0}")]
     Unknown(String),
+    /// The entity has no lease that could be renewed.
+    #[error("{0} has no lease")]
+    NoLease(String),
     /// A limit of the registry is reached.
     #[error("the limit of {value} {limit} is reached")]
     Full {

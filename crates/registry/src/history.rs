@@ -82,7 +82,7 @@ pub struct Version {
 /// What differs between two versions, except rights.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Differences {
-    /// Which of name, kind, types, scopes and owner differ.
+    /// Which of name, kind, types, scopes, owner and lease differ.
     pub fields: Vec<&'static str>,
     /// Triples that were added, up to [`MAX_SHOWN_TRIPLES`].
     pub added: Vec<Triple>,
@@ -239,7 +239,7 @@ fn published(record: Record, key: &str) -> Option<Entity> {
             Step::Publish(entity) if entity.key == key => Some(entity),
             _ => None,
         }),
-        Record::Keep(_) | Record::Remove(_) => None,
+        _ => None,
     }
 }
 
@@ -251,6 +251,7 @@ impl Differences {
             ("types", old.types != new.types),
             ("scopes", old.scopes != new.scopes),
             ("owner", old.owner != new.owner),
+            ("lease", old.lease_s != new.lease_s),
         ];
         let fields = fields.into_iter().filter(|(_, differs)| *differs);
         let (added, added_count) = missing(&old.triples, &new.triples);

@@ -23,7 +23,10 @@
 //! # Ok::<(), chappe_registry::Error>(())
 //! ```
 //!
-//! This crate has no leases and no signatures.
+//! An entity may have a lease: [`Registry::renew`] starts it again, and [`Registry::expire`] removes entities
+//! whose leases are over, each once however many nodes share the journal.
+//!
+//! This crate has no signatures.
 
 #![forbid(unsafe_code)]
 
@@ -44,6 +47,7 @@ mod history;
 mod inference;
 mod journal;
 mod keys;
+mod lease_clock;
 mod limits;
 mod log_journal;
 mod merged;
@@ -80,8 +84,8 @@ pub mod wsdl;
 pub use access::Access;
 pub use chappe_identity::Principal;
 pub use entity::{
-    Entity, EntityKind, MAX_DOCUMENT_ENTITY_BYTES, MAX_ENTITY_BYTES, MAX_LIST, MAX_TERM_BYTES,
-    MAX_TEXT_BYTES, MAX_TRIPLES,
+    Entity, EntityKind, MAX_DOCUMENT_ENTITY_BYTES, MAX_ENTITY_BYTES, MAX_LEASE_S, MAX_LIST,
+    MAX_TERM_BYTES, MAX_TEXT_BYTES, MAX_TRIPLES,
 };
 pub use error::Error;
 pub use exchange::{ExportError, Format, ImportError, ImportRules, Imported, MAX_STATEMENT_BYTES};
@@ -93,7 +97,7 @@ pub use limits::{Interrupt, Room, SparqlError, SparqlLimits};
 pub use log_journal::LogJournal;
 pub use oxrdf;
 pub use rdf_document::{MAX_DOCUMENT_BYTES, ontology, triples_from_document};
-pub use registry::{MAX_BATCH_BYTES, Publication, Registry, Statistics};
+pub use registry::{Attempts, Expiry, MAX_BATCH_BYTES, Publication, Registry, Statistics};
 pub use results::{ResultFormat, SparqlAnswer};
 pub use rights::{Holder, Right, Rights};
 pub use scope::is_in_scope;

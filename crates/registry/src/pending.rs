@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use crate::entity::Entity;
 use crate::record::Record;
 
 /// The changes in flight, in the order of their positions.
@@ -24,8 +25,9 @@ impl Pending {
         self.records.is_empty()
     }
 
-    pub(crate) fn records(&self) -> impl Iterator<Item = &Record> {
-        self.records.iter().map(|(_, record)| record)
+    pub(crate) fn records(&self) -> impl Iterator<Item = (u64, &Record)> {
+        let records = self.records.iter();
+        records.map(|(position, record)| (*position, record))
     }
 
     /// The position of the last change.
@@ -41,12 +43,34 @@ impl Pending {
     /// The owner of `key` after all changes, `Some(None)` if they remove it; `None` if they leave it
     /// as it is.
     pub(crate) fn owner_of(&self, key: &str) -> Option<Option<&str>> {
+        let effect = self.effect_on(key)?;
+        Some(effect.map(|entity| entity.owner.as_str()))
+    }
+
+    /// What the changes do to the entity `key`, as [`Record::effect_on`] says it.
+    pub(crate) fn effect_on(&self, key: &str) -> Option<Option<&Entity>> {
         if !self.changes(key) {
             return None;
         }
         let mut latest = self.records.iter().rev();
-        let effect = latest.find_map(|(_, record)| record.effect_on(key))?;
-        Some(effect.map(|entity| entity.owner.as_str()))
+        latest.find_map(|(_, record)| record.effect_on(key))
+    }
+
+    /// The keys of the leases that are renewed, with the positions.
+    pub(crate) fn renewals(&self) -> impl Iterator<Item = (&str, u64)> {
+        let records = self.records.iter();
+        records.flat_map(|(position, record)| {
+            let keys = match record {
+                Record::Renew(keys) => keys.as_slice(),
+                _ => &[],
+            };
+            keys.iter().map(|key| (key.as_str(), *position))
+        })
+    }
+
+    /// Whether the lease of the entity `key` is renewed.
+    pub(crate) fn renews(&self, key: &str) -> bool {
+        self.renewals().any(|(renewed, _)| renewed == key)
     }
 
     pub(crate) fn push(&mut self, position: u64, record: Record) {

@@ -1,7 +1,7 @@
 //! The journal's records: a version byte followed by a postcard body.
 //!
 //! Version 1 has single changes, version 2 adds batches, and version 3 adds optional fields to
-//! entities ([`crate::record_fields`]). A record carries the lowest version that describes it, so a
+//! entities ([`crate::record_fields`]) and the changes of leases. A record carries the lowest version that describes it, so a
 //! journal that uses nothing new can be read by older programs.
 //!
 //! An entity's terms are written once each, and its triples as indexes into that table.
@@ -44,6 +44,26 @@ pub(crate) enum Record {
     Keep(Entity),
     /// Several changes at once, none visible without the others.
     Batch(Vec<Step>),
+    /// The leases of the entities with these keys were renewed; keys without a lease are ignored.
+    Renew(Vec<String>),
+    /// The lease of an entity is over. It removes the entity only if its lease was granted by the record
+    /// at this position, and not again since.
+    Expire { key: String, granted: u64 },
+    /// Part of a snapshot, after the record that keeps the entity.
+    Leased {
+        key: String,
+        /// Position of the record that granted or renewed the lease.
+        granted: u64,
+        /// Its least age in milliseconds.
+        aged_ms: u64,
+    },
+    /// Time passed while the registry was open; see [`crate::lease_clock`].
+    Tick {
+        /// The position up to which the writer had read the journal when the time started.
+        since: u64,
+        /// Milliseconds.
+        ms: u64,
+    },
 }
 
 /// A record whose entities have the form `E`.
@@ -53,6 +73,10 @@ enum Body<E> {
     Remove(String),
     Keep(E),
     Batch(Vec<StoredStep<E>>),
+    Renew(Vec<String>),
+    Expire(String, u64),
+    Leased(String, u64, u64),
+    Tick(u64, u64),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -102,6 +126,7 @@ impl Record {
                 Self::Publish(_) | Self::Remove(_) | Self::Keep(_) => {
                     framed(SINGLE, &self.body(store))
                 }
+                _ => framed(FIELDS, &self.body(store)),
             };
         }
         // Entities are stored in the order in which `published` names them.
@@ -127,6 +152,14 @@ impl Record {
                     })
                     .collect(),
             ),
+            Self::Renew(keys) => Body::Renew(keys.clone()),
+            Self::Expire { key, granted } => Body::Expire(key.clone(), *granted),
+            Self::Leased {
+                key,
+                granted,
+                aged_ms,
+            } => Body::Leased(key.clone(), *granted, *aged_ms),
+            Self::Tick { since, ms } => Body::Tick(*since, *ms),
         }
     }
 
@@ -145,8 +178,15 @@ impl Record {
                 ));
             }
         };
-        if matches!(record, Self::Batch(_)) && *version == SINGLE {
-            return Err(format!("a batch in a record of version {SINGLE}"));
+        let least = match &record {
+            Self::Publish(_) | Self::Remove(_) | Self::Keep(_) => SINGLE,
+            Self::Batch(_) => BATCH,
+            _ => FIELDS,
+        };
+        if *version < least {
+            return Err(format!(
+                "a change of version {least} in a record of version {version}"
+            ));
         }
         for entity in record.published() {
             entity.validate().map_err(|error| error.to_string())?;
@@ -171,6 +211,14 @@ impl Record {
                 });
                 Self::Batch(steps.collect::<Result<_, String>>()?)
             }
+            Body::Renew(keys) => Self::Renew(keys),
+            Body::Expire(key, granted) => Self::Expire { key, granted },
+            Body::Leased(key, granted, aged_ms) => Self::Leased {
+                key,
+                granted,
+                aged_ms,
+            },
+            Body::Tick(since, ms) => Self::Tick { since, ms },
         })
     }
 
@@ -178,8 +226,8 @@ impl Record {
     pub(crate) fn published(&self) -> impl Iterator<Item = &Entity> {
         let (one, steps) = match self {
             Self::Publish(entity) | Self::Keep(entity) => (Some(entity), &[][..]),
-            Self::Remove(_) => (None, &[][..]),
             Self::Batch(steps) => (None, steps.as_slice()),
+            _ => (None, &[][..]),
         };
         let batch = steps.iter().filter_map(|step| match step {
             Step::Publish(entity) => Some(entity),
@@ -188,12 +236,12 @@ impl Record {
         one.into_iter().chain(batch)
     }
 
-    /// The keys of the entities that it changes.
+    /// The keys of the entities that it publishes or removes.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         let (removed, steps) = match self {
-            Self::Remove(key) => (Some(key.as_str()), &[][..]),
-            Self::Publish(_) | Self::Keep(_) => (None, &[][..]),
+            Self::Remove(key) | Self::Expire { key, .. } => (Some(key.as_str()), &[][..]),
             Self::Batch(steps) => (None, steps.as_slice()),
+            _ => (None, &[][..]),
         };
         let steps = steps.iter().filter_map(|step| match step {
             Step::Remove(key) => Some(key.as_str()),
@@ -209,7 +257,10 @@ impl Record {
             Self::Publish(entity) | Self::Keep(entity) => {
                 (entity.key == key).then_some(Some(entity))
             }
-            Self::Remove(removed) => (removed == key).then_some(None),
+            Self::Remove(removed) | Self::Expire { key: removed, .. } => {
+                (removed == key).then_some(None)
+            }
+            Self::Renew(_) | Self::Leased { .. } | Self::Tick { .. } => None,
             Self::Batch(steps) => steps.iter().rev().find_map(|step| match step {
                 Step::Publish(entity) => (entity.key == key).then_some(Some(entity)),
                 Step::Remove(removed) => (removed == key).then_some(None),
@@ -314,6 +365,7 @@ fn restore(stored: Stored) -> Result<Entity, String> {
         owner: stored.owner,
         access: stored.access,
         rights: Rights::default(),
+        lease_s: None,
         triples,
     })
 }

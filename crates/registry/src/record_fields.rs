@@ -3,6 +3,7 @@
 //! | tag | field | body |
 //! |---|---|---|
 //! | 1 | [`Entity::rights`] | the lists of holders of each right |
+//! | 2 | [`Entity::lease_s`] | the seconds |
 //!
 //! Fields are in the order of their tags, each at most once, and only if they say something. A later
 //! field takes the next tag and needs no new version. A field with an unknown tag is refused, not
@@ -16,8 +17,9 @@ use crate::entity::Entity;
 use crate::rights::{Holder, Rights};
 
 const RIGHTS: u32 = 1;
+const LEASE: u32 = 2;
 /// The greatest tag that this program knows.
-const LAST: u32 = RIGHTS;
+const LAST: u32 = LEASE;
 
 /// An optional field.
 #[derive(Serialize, Deserialize)]
@@ -49,6 +51,9 @@ pub(crate) fn write_fields(entity: &Entity) -> Result<Vec<Field>, String> {
     if !entity.rights.is_empty() {
         fields.push(field(RIGHTS, &store_rights(&entity.rights))?);
     }
+    if let Some(lease_s) = entity.lease_s {
+        fields.push(field(LEASE, &lease_s)?);
+    }
     Ok(fields)
 }
 
@@ -71,6 +76,7 @@ pub(crate) fn read_fields(entity: &mut Entity, fields: Vec<Field>) -> Result<(),
                 let stored = postcard::from_bytes(&body).map_err(failed)?;
                 entity.rights = restore_rights(stored)?;
             }
+            LEASE => entity.lease_s = Some(postcard::from_bytes(&body).map_err(failed)?),
             _ => {
                 return Err(format!(
                     "{} has the unknown field {tag}; this program reads fields up to {LAST} (hint: a newer \
@@ -165,25 +171,52 @@ mod tests {
         )
     }
 
+    fn with_fields() -> impl Strategy<Value = Entity> {
+        let lease = prop::option::of(1..=crate::MAX_LEASE_S);
+        (rights(), lease).prop_map(|(rights, lease_s)| {
+            let mut entity = entity(rights);
+            entity.lease_s = lease_s;
+            entity
+        })
+    }
+
     fn record() -> impl Strategy<Value = Record> {
+        let key = || "urn:[a-z]{1,3}";
         prop_oneof![
-            rights().prop_map(|rights| Record::Publish(entity(rights))),
-            rights().prop_map(|rights| Record::Keep(entity(rights))),
-            prop::collection::vec(rights(), 0..4).prop_map(|all| {
-                let publish = all.into_iter().map(|rights| Step::Publish(entity(rights)));
+            with_fields().prop_map(Record::Publish),
+            with_fields().prop_map(Record::Keep),
+            prop::collection::vec(with_fields(), 0..4).prop_map(|all| {
+                let publish = all.into_iter().map(Step::Publish);
                 let remove = Step::Remove("urn:f".to_owned());
                 Record::Batch(publish.chain([remove]).collect())
             }),
+            prop::collection::vec(key(), 0..3).prop_map(Record::Renew),
+            (key(), any::<u64>()).prop_map(|(key, granted)| Record::Expire { key, granted }),
+            (key(), any::<u64>(), any::<u64>()).prop_map(|(key, granted, aged_ms)| {
+                Record::Leased {
+                    key,
+                    granted,
+                    aged_ms,
+                }
+            }),
+            any::<[u64; 2]>().prop_map(|[since, ms]| Record::Tick { since, ms }),
         ]
     }
 
     proptest! {
         #[test]
-        fn records_with_rights_come_back(record in record()) {
-            let bytes = record.encode().unwrap();
+        fn records_with_fields_come_back(record in record()) {
+            let mut bytes = record.encode().unwrap();
             prop_assert_eq!(Record::decode(&bytes).unwrap(), record.clone());
-            let has_rights = record.published().any(|entity| !entity.rights.is_empty());
-            prop_assert_eq!(bytes[0] == 3, has_rights);
+            let has_fields = |entity: &Entity| !entity.rights.is_empty() || entity.lease_s.is_some();
+            let is_older = matches!(record, Record::Publish(_) | Record::Keep(_) | Record::Batch(_));
+            let is_new = record.published().any(has_fields) || !is_older;
+            prop_assert_eq!(bytes[0] == 3, is_new);
+            if !is_older {
+                // Version 2 has no changes of leases.
+                bytes[0] = 2;
+                prop_assert!(Record::decode(&bytes).is_err());
+            }
         }
 
         /// Damaged records of version 3 are refused, or read as another record; they never panic.

@@ -4,6 +4,7 @@
 //! Readers use a snapshot of memory and never wait for writers. Many changes may be in flight, so
 //! one sync of the journal commits them all.
 
+mod leases;
 mod publication;
 mod room;
 mod statistics;
@@ -20,13 +21,16 @@ use crate::entity::Entity;
 use crate::error::Error;
 use crate::feed::{Entry, Feed, Side, Subscription};
 use crate::journal::{Journal, JournalError, Tail};
+use crate::lease_clock::LeaseClock;
 use crate::limits::Room;
 use crate::pending::Pending;
 use crate::record::{Record, Step};
 use crate::rights::{OwnedRule, Right};
 use crate::state::State;
-pub use publication::Publication;
+pub use leases::Expiry;
+use leases::{LeaseChanges, note_leases};
 use publication::{Again, InFlight};
+pub use publication::{Attempts, Publication};
 pub use statistics::Statistics;
 
 use room::{Amount, Taken};
@@ -109,6 +113,7 @@ struct Writer {
     stopped: Option<String>,
     /// Memory is read from the journal for the first time.
     is_opening: bool,
+    leases: LeaseClock,
 }
 
 impl Writer {
@@ -143,6 +148,7 @@ impl Registry {
                 conflicts: 0,
                 stopped: None,
                 is_opening: true,
+                leases: LeaseClock::default(),
             }),
             feed: feed.clone(),
             compacting: Mutex::default(),
@@ -235,8 +241,11 @@ impl Registry {
     ///
     /// `plan` reads the state with all earlier changes, durable or not, and returns the changes
     /// and a value. It is called again when another writer of the journal was faster. If only the
-    /// receipt reports that, the publication fails with [`Error::is_conflict`], and the caller plans again.
-    /// Without changes there is nothing to wait for. What the batch publishes must fit into `room`.
+    /// receipt reports that, the publication fails with [`Error::is_conflict`], and the caller plans again
+    /// ([`Attempts`]).
+    /// Without changes there is nothing to wait for, unless earlier changes are in flight: what the plan read
+    /// counts once they are durable, so the publication resolves after them. What the batch publishes must fit
+    /// into `room`.
     ///
     /// # Errors
     /// The plan's error, [`Error::TooLarge`] for more than [`MAX_BATCH_BYTES`], or as
@@ -254,7 +263,7 @@ impl Registry {
             }
             let ahead = self.inner.ahead(&mut writer);
             let (steps, value) = plan(&ahead)?;
-            if steps.is_empty() {
+            if steps.is_empty() && writer.pending.is_empty() {
                 return Ok((None, value));
             }
             let record = Record::Batch(steps);
@@ -409,20 +418,21 @@ impl Registry {
             }
             (inner.snapshot_of_memory(), writer.applied + 1)
         };
-        let mut batch = Vec::new();
-        let mut bytes = 0;
-        for entity in state.entities() {
-            let key = entity.key.clone();
-            let record = Record::Keep(entity);
-            let record = record.encode().map_err(JournalError::Failed)?;
-            bytes += record.len();
-            batch.push((key, record));
-            if bytes >= SNAPSHOT_BATCH_BYTES || batch.len() >= SNAPSHOT_BATCH_RECORDS {
-                inner.keep(&state, &std::mem::take(&mut batch))?;
-                bytes = 0;
+        let mut in_flight = inner.keep_all(&state, state.entities())?;
+        // A change in flight may be refused. Then the entity remains as it was, and belongs to the snapshot.
+        for _ in 0..MAX_CONFLICTS {
+            if in_flight.is_empty() {
+                break;
             }
+            inner.settle()?;
+            let entities = in_flight.iter().filter_map(|key| state.get(key));
+            in_flight = inner.keep_all(&state, entities)?;
         }
-        inner.keep(&state, &batch)?;
+        if !in_flight.is_empty() {
+            return Err(Error::Busy {
+                value: MAX_CONFLICTS,
+            });
+        }
         inner.journal.set_snapshot(first)?;
         let mut writer = inner.writer();
         writer.snapshot = writer.snapshot.max(first);
@@ -534,7 +544,8 @@ impl Inner {
                 writer.assigned += 1;
                 writer.bytes_since_snapshot += length;
                 if let Some(ahead) = &mut writer.ahead {
-                    record.clone().apply_to(Arc::make_mut(ahead));
+                    let position = writer.assigned;
+                    record.clone().apply_to(Arc::make_mut(ahead), position);
                 }
                 writer.pending.push(writer.assigned, record);
                 let in_flight = InFlight {
@@ -566,8 +577,8 @@ impl Inner {
         }
         if writer.ahead.is_none() {
             let mut state = State::clone(&self.snapshot_of_memory());
-            for record in writer.pending.records() {
-                record.clone().apply_to(&mut state);
+            for (position, record) in writer.pending.records() {
+                record.clone().apply_to(&mut state, position);
             }
             writer.ahead = Some(Arc::new(state));
         }
@@ -593,7 +604,10 @@ impl Inner {
             Vec::new()
         } else {
             let mut guard = self.state.write().unwrap_or_else(PoisonError::into_inner);
-            record.apply_to(Arc::make_mut(&mut guard))
+            let changes = LeaseChanges::of(&record, &guard);
+            let entries = record.apply_to(Arc::make_mut(&mut guard), position);
+            note_leases(&mut writer.leases, &guard, changes, position);
+            entries
         };
         self.feed.push(position, entries);
         writer.applied = position;
@@ -668,6 +682,7 @@ impl Inner {
     /// read. Subscribers read the state again.
     fn read_snapshot(&self, writer: &mut Writer, snapshot: u64) -> Result<(), Error> {
         let mut state = State::new();
+        let mut leases = LeaseClock::default();
         let mut read = snapshot.saturating_sub(1);
         loop {
             let records = self.journal.follow(read + 1, READ_BATCH)?;
@@ -681,7 +696,9 @@ impl Inner {
                     return Err(unreadable(reason).into());
                 }
                 let record = Record::decode(&bytes).map_err(unreadable)?;
-                record.apply_to(&mut state);
+                let changes = LeaseChanges::of(&record, &state);
+                record.apply_to(&mut state, position);
+                note_leases(&mut leases, &state, changes, position);
                 read = position;
             }
         }
@@ -690,6 +707,8 @@ impl Inner {
             return Err(JournalError::Away(reason).into());
         }
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
+        leases.continue_from(std::mem::replace(&mut writer.leases, LeaseClock::default()));
+        writer.leases = leases;
         writer.applied = read;
         writer.snapshot = snapshot;
         writer.since_snapshot = (read + 1).saturating_sub(snapshot);
@@ -709,23 +728,76 @@ impl Inner {
         error.into()
     }
 
+    /// Appends entities of `state` in batches, as [`Inner::keep`] does.
+    fn keep_all(
+        self: &Arc<Self>,
+        state: &State,
+        entities: impl Iterator<Item = Entity>,
+    ) -> Result<Vec<String>, Error> {
+        let (mut batch, mut bytes, mut in_flight) = (Vec::new(), 0, Vec::new());
+        for entity in entities {
+            let key = entity.key.clone();
+            let record = Record::Keep(entity);
+            let record = record.encode().map_err(JournalError::Failed)?;
+            bytes += record.len();
+            batch.push((key, record));
+            if bytes >= SNAPSHOT_BATCH_BYTES || batch.len() >= SNAPSHOT_BATCH_RECORDS {
+                in_flight.extend(self.keep(state, &std::mem::take(&mut batch))?);
+                bytes = 0;
+            }
+        }
+        in_flight.extend(self.keep(state, &batch)?);
+        Ok(in_flight)
+    }
+
+    /// Waits until the changes that are in flight now are made or refused.
+    fn settle(self: &Arc<Self>) -> Result<(), Error> {
+        let record = Record::Batch(Vec::new());
+        let bytes = record.encode().map_err(JournalError::Failed)?;
+        let appended = {
+            let mut writer = self.writer();
+            if writer.pending.is_empty() {
+                return Ok(());
+            }
+            self.try_append(&mut writer, record, bytes)?
+        };
+        // If another writer was faster, memory is up to date.
+        let Ok(publication) = appended else {
+            return Ok(());
+        };
+        match publication.wait() {
+            Err(error) if !error.is_conflict() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Appends those entities of a batch that are as they were in `state`; later changes of the
     /// others are in the journal, after the start of the snapshot. Waits for the journal without
-    /// keeping other changes waiting.
-    fn keep(self: &Arc<Self>, state: &State, batch: &[(String, Vec<u8>)]) -> Result<(), Error> {
+    /// keeping other changes waiting. Returns the keys of those that a change in flight concerns: they are not
+    /// appended, because the change comes first.
+    fn keep(
+        self: &Arc<Self>,
+        state: &State,
+        batch: &[(String, Vec<u8>)],
+    ) -> Result<Vec<String>, Error> {
         for _ in 0..MAX_CONFLICTS {
             let mut writer = self.writer();
             if let Some(reason) = &writer.stopped {
                 return Err(Error::Stopped(reason.clone()));
             }
             let now = self.snapshot_of_memory();
-            let kept = batch
-                .iter()
-                .filter(|(key, _)| !writer.pending.changes(key) && now.is_unchanged(state, key));
-            let records: Vec<Vec<u8>> = kept.map(|(_, record)| record.clone()).collect();
+            let unchanged = batch.iter().filter(|(key, _)| now.is_unchanged(state, key));
+            let (in_flight, kept): (Vec<_>, Vec<_>) =
+                unchanged.partition(|(key, _)| writer.pending.changes(key));
+            let in_flight = in_flight.iter().map(|(key, _)| key.clone()).collect();
+            let mut records: Vec<Vec<u8>> = kept.iter().map(|(_, record)| record.clone()).collect();
+            let keys = kept.iter().map(|(key, _)| key.as_str());
+            for leased in self.leased(&writer, &now, keys) {
+                records.push(leased.encode().map_err(JournalError::Failed)?);
+            }
             let count = records.len();
             if count == 0 {
-                return Ok(());
+                return Ok(in_flight);
             }
             let first = writer.assigned + 1;
             match self.journal.append_after(writer.tail(), records) {
@@ -739,11 +811,11 @@ impl Inner {
                     let last = writer.assigned;
                     drop(writer);
                     match receipt.wait() {
-                        Ok(()) => return self.apply_through(last),
+                        Ok(()) => return self.apply_through(last).map(|()| in_flight),
                         Err(JournalError::Moved { .. }) if self.journal.is_shared() => {
                             self.catch_up(&mut self.writer())?;
                         }
-                        Err(error) => return self.resolve(first, Err(error)).map(|_| ()),
+                        Err(error) => return self.resolve(first, Err(error)).map(|_| in_flight),
                     }
                 }
                 Err(JournalError::Moved { last }) => self.moved(&mut writer, last)?,
@@ -763,17 +835,34 @@ impl Inner {
 
 impl Record {
     /// Changes the state; returns the entries of the change feed.
-    fn apply_to(self, state: &mut State) -> Vec<Entry> {
+    fn apply_to(self, state: &mut State, position: u64) -> Vec<Entry> {
         match self {
-            Self::Publish(entity) => vec![publish_in(state, entity)],
+            Self::Publish(entity) => vec![publish_in(state, entity, position)],
             Self::Keep(entity) => {
+                let granted = state.granted_at(&entity.key);
                 state.insert(&entity);
+                state.grant(&entity.key, granted.unwrap_or(position));
                 Vec::new()
             }
+            Self::Renew(keys) => {
+                for key in keys {
+                    state.grant(&key, position);
+                }
+                Vec::new()
+            }
+            Self::Leased { key, granted, .. } => {
+                state.grant(&key, granted);
+                Vec::new()
+            }
+            Self::Expire { key, granted } => match state.granted_at(&key) == Some(granted) {
+                true => remove_in(state, key).into_iter().collect(),
+                false => Vec::new(),
+            },
+            Self::Tick { .. } => Vec::new(),
             Self::Remove(key) => remove_in(state, key).into_iter().collect(),
             Self::Batch(steps) => {
                 let entries = steps.into_iter().filter_map(|step| match step {
-                    Step::Publish(entity) => Some(publish_in(state, entity)),
+                    Step::Publish(entity) => Some(publish_in(state, entity, position)),
                     Step::Remove(key) => remove_in(state, key),
                 });
                 entries.collect()
@@ -782,7 +871,7 @@ impl Record {
     }
 }
 
-fn publish_in(state: &mut State, entity: Entity) -> Entry {
+fn publish_in(state: &mut State, entity: Entity, position: u64) -> Entry {
     let before = state.side_of(&entity.key);
     let mut predicates = state.predicates_of(&entity.key);
     let rule = OwnedRule::of(&entity);
@@ -797,6 +886,7 @@ fn publish_in(state: &mut State, entity: Entity) -> Entry {
             changed == entity
         });
     state.insert(&entity);
+    state.grant(&entity.key, position);
     predicates.add(state.predicates_of(&entity.key));
     Entry {
         key: entity.key,

@@ -69,7 +69,8 @@ impl Registry {
                         known.access.clone(),
                         known.rights.clone(),
                     );
-                    if entity == known {
+                    // Publishing it again renews a lease.
+                    if entity == known && entity.lease_s.is_none() {
                         return Ok((Vec::new(), ()));
                     }
                 }

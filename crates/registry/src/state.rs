@@ -33,12 +33,22 @@ pub(crate) struct StoredEntity {
     rights: u16,
     /// See [`Entity::counted_bytes`].
     bytes: u32,
+    /// See [`Entity::lease_s`]; 0 without.
+    lease_s: u32,
     /// Class, name, owner, types, scopes, classes, then the triples it brings, then its rights.
     triples: Box<[[Id; 3]]>,
 }
 
 /// Triples of each entity before its types: class, name and owner.
 const FIXED: usize = 3;
+
+/// The lease of an entity.
+#[derive(Clone, PartialEq, Eq)]
+struct Grant {
+    entity: Id,
+    /// Position of the record that granted or renewed it.
+    position: u64,
+}
 
 #[derive(Clone)]
 struct Slot(Id, Arc<StoredEntity>);
@@ -49,6 +59,7 @@ pub(crate) struct State {
     pub(crate) dictionary: Dictionary,
     groups: Groups,
     entities: OrderedSet<Slot>,
+    leases: OrderedSet<Grant>,
     triples: usize,
     /// Bytes of all entities.
     bytes: usize,
@@ -84,6 +95,7 @@ impl State {
             .sum::<usize>();
         self.dictionary.memory_bytes()
             + self.entities.memory_bytes()
+            + self.leases.memory_bytes()
             + self.len() * stored
             + triples
             + self.groups.memory_bytes()
@@ -191,6 +203,8 @@ impl State {
             .entities
             .remove_at(|slot| slot.0 < id, |slot| slot.0 == id);
         let Some(Slot(_, stored)) = slot else { return };
+        self.leases
+            .remove_at(|grant| grant.entity < id, |grant| grant.entity == id);
         self.triples -= stored.triples.len();
         self.index(&stored, false);
         let bytes = stored.bytes as usize;
@@ -249,6 +263,7 @@ impl State {
             scopes: u16::try_from(entity.scopes.len()).unwrap_or(u16::MAX),
             classes: u16::try_from(classes.len()).unwrap_or(u16::MAX),
             bytes: u32::try_from(entity.counted_bytes()).unwrap_or(u32::MAX),
+            lease_s: entity.lease_s.unwrap_or(0),
             triples: triples.into_boxed_slice(),
         }
     }
@@ -348,6 +363,32 @@ impl State {
         Some((owned, stored.kind))
     }
 
+    /// Grants the lease of the entity `key`, if it has one, by the record at `position`.
+    pub(crate) fn grant(&mut self, key: &str, position: u64) {
+        let id = self.dictionary.iri(key);
+        let leased = id.filter(|id| self.stored(*id).is_some_and(|stored| stored.lease_s > 0));
+        let Some(entity) = leased else { return };
+        self.leases.remove_at(
+            |grant| grant.entity < entity,
+            |grant| grant.entity == entity,
+        );
+        let grant = Grant { entity, position };
+        self.leases.insert_at(|grant| grant.entity < entity, grant);
+    }
+
+    /// The position of the record that granted or renewed the lease of the entity `key`.
+    pub(crate) fn granted_at(&self, key: &str) -> Option<u64> {
+        let id = self.dictionary.iri(key)?;
+        let grant = self.leases.first_from(|grant| grant.entity < id)?;
+        (grant.entity == id).then_some(grant.position)
+    }
+
+    /// The lease of the entity `key`, if there is such an entity.
+    pub(crate) fn lease_of(&self, key: &str) -> Option<Option<u32>> {
+        let stored = self.stored(self.dictionary.iri(key)?)?;
+        Some(Some(stored.lease_s).filter(|lease_s| *lease_s > 0))
+    }
+
     /// What the change feed remembers of the entity `key`.
     pub(crate) fn side_of(&self, key: &str) -> Option<Side> {
         let stored = self.stored(self.dictionary.iri(key)?)?;
@@ -420,6 +461,7 @@ impl State {
             owner: text(stored.owner()),
             access,
             rights,
+            lease_s: Some(stored.lease_s).filter(|lease_s| *lease_s > 0),
             triples: own.collect::<Option<_>>()?,
         })
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use chappe_log::Level;
 use chappe_stream::StreamSchema;
+use chappe_transport::signatures::Signing;
 
 /// A stream of the node as it is now.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,15 +31,19 @@ pub struct NodeParts {
     pub topics: Option<Arc<chappe_dds::topics::Topics>>,
     /// Looks up a stream by any of its names.
     pub stream: Arc<LookUp>,
+    /// What devices that it hosts do with signatures, unless their files say otherwise; `None` if the node has no
+    /// authorities of signers.
+    pub signing: Option<Signing>,
 }
 
 impl Default for NodeParts {
-    /// No topics and no streams.
+    /// No topics, no streams and no signatures.
     fn default() -> Self {
         Self {
             #[cfg(feature = "dds")]
             topics: None,
             stream: Arc::new(|_| None),
+            signing: None,
         }
     }
 }

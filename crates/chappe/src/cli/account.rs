@@ -56,7 +56,9 @@ pub(crate) struct AccountAdd {
     /// scopes of devices.
     #[arg(long = "role", required = true, value_name = "ROLE[=STREAMS]")]
     pub roles: Vec<String>,
-    /// The subject of its client certificate (RFC 4514), or its fingerprint (sha256:...), instead of a token.
+    /// The subject of its certificate (RFC 4514), or its fingerprint (sha256:...), instead of a token.
+    ///
+    /// 'SUBJECT;issuer=ISSUER' names the authority that must have signed it, too.
     #[arg(long, value_name = "NAME")]
     pub certificate: Option<String>,
     /// A group that it is in; may be repeated.

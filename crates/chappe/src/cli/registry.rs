@@ -1,7 +1,9 @@
 //! The command line of `chappe registry`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use chappe_terminal::duration;
 use clap::{Args, Subcommand};
 
 use super::{Format, NodeAddress};
@@ -31,9 +33,12 @@ pub(crate) enum RegistryVerb {
     History(RegistryHistory),
     /// Publish an entity, or replace one of your own.
     #[command(
-        after_help = "Examples:\n  chappe registry publish http://example.com/pump-7 'Pump 7' --kind device --scope http://example.com/ward/3\n  chappe registry publish http://example.com/pump-7 'Pump 7' --turtle pump.ttl\n  chappe registry publish urn:x:rooms Rooms --turtle - < rooms.ttl\n\nRelative IRIs of the Turtle document are resolved against the key, so <> is the entity. Needs the role write."
+        after_help = "Examples:\n  chappe registry publish http://example.com/pump-7 'Pump 7' --kind device --scope http://example.com/ward/3\n  chappe registry publish http://example.com/pump-7 'Pump 7' --turtle pump.ttl --lease 10m\n  chappe registry publish urn:x:rooms Rooms --turtle - < rooms.ttl\n\nRelative IRIs of the Turtle document are resolved against the key, so <> is the entity. Needs the role write."
     )]
     Publish(RegistryPublish),
+    /// Renew the leases of entities or pieces of metadata: each starts again, with its length.
+    #[command(after_help = "Example:\n  chappe registry renew http://example.com/pump-7")]
+    Renew(RegistryRenew),
     /// Remove an entity that you published.
     #[command(after_help = "Example:\n  chappe registry remove http://example.com/pump-7")]
     Remove(RegistryRemove),
@@ -44,9 +49,12 @@ pub(crate) enum RegistryVerb {
     Query(RegistryQuery),
     /// Follow changes of an entity, of a search, or of the answer of a SPARQL query.
     #[command(
-        after_help = "Examples:\n  chappe registry subscribe                                     all changes\n  chappe registry subscribe --kind device --present             what is there, then what changes\n  chappe registry subscribe --key http://example.com/pump-7 --json\n  chappe registry subscribe --query 'SELECT ?s WHERE { ?s <http://example.com/flow> ?f }'\n\nReconnects when the node is away and misses nothing: `resync` says that the whole state follows anew.\nWith --json a line has an id, unless it is part of the present state; --after resumes there."
+        after_help = "Examples:\n  chappe registry subscribe                                     all changes\n  chappe registry subscribe --kind device --present             what is there, then what changes\n  chappe registry subscribe --key http://example.com/pump-7 --json\n  chappe registry subscribe --query 'SELECT ?s WHERE { ?s <http://example.com/flow> ?f }'\n  chappe registry subscribe --kind device --mail ops@example.org --lease 30d\n\nReconnects when the node is away and misses nothing: `resync` says that the whole state follows anew.\nWith --json a line has an id, unless it is part of the present state; --after resumes there.\nWith --mail the node sends the changes by e-mail until the lease ends, and the command prints the id."
     )]
     Subscribe(RegistrySubscribe),
+    /// End a subscription by e-mail.
+    #[command(after_help = "Example:\n  chappe registry unsubscribe 6f1a1c1e3d674f3e")]
+    Unsubscribe(RegistryUnsubscribe),
     /// Attach a piece of metadata to an entity of anybody's, or update one of your own.
     #[command(
         after_help = "Examples:\n  chappe registry annotate http://example.com/pump-7 http://example.com/calibrated 2026-11-20\n  chappe registry annotate http://example.com/pump-7 http://example.com/manual --uri http://example.com/pump.pdf\n  chappe registry annotate http://example.com/pump-7 http://example.com/test --turtle test.ttl\n  chappe registry annotate http://example.com/pump-7 http://example.com/calibrated 2026-11-26 --piece urn:uuid:...\n\nA piece is yours: it names you as its author, and the entity stays as it is. Needs the role write."
@@ -163,6 +171,30 @@ pub(crate) struct RegistryPublish {
     /// Its properties in a Turtle document; `-` for standard input.
     #[arg(long, value_name = "FILE")]
     pub turtle: Option<String>,
+    /// Remove it after this time, unless its lease is renewed. Default: it stays.
+    #[arg(long, value_parser = duration, value_name = "DURATION")]
+    pub lease: Option<Duration>,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `registry renew`.
+#[derive(Debug, Args)]
+pub(crate) struct RegistryRenew {
+    /// The keys of entities or pieces.
+    #[arg(required = true, value_name = "KEY")]
+    pub keys: Vec<String>,
+    /// Which node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Flags of `registry unsubscribe`.
+#[derive(Debug, Args)]
+pub(crate) struct RegistryUnsubscribe {
+    /// The id that `registry subscribe --mail` printed.
+    pub id: String,
     /// Which node.
     #[command(flatten)]
     pub node: NodeAddress,
@@ -232,6 +264,12 @@ pub(crate) struct RegistrySubscribe {
     /// End after this many changes.
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
+    /// Have the node send changes to this address instead.
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["present", "after", "count"])]
+    pub mail: Option<String>,
+    /// End the subscription by e-mail after this time. Default: a week.
+    #[arg(long, value_parser = duration, value_name = "DURATION", requires = "mail")]
+    pub lease: Option<Duration>,
     /// Which node.
     #[command(flatten)]
     pub node: NodeAddress,
@@ -265,6 +303,9 @@ pub(crate) struct RegistryAnnotate {
     /// Default: those who may read the entity.
     #[arg(long = "reader", value_name = "WHO")]
     pub readers: Vec<String>,
+    /// Delete it after this time, unless its lease is renewed. Default: it stays.
+    #[arg(long, value_parser = duration, value_name = "DURATION")]
+    pub lease: Option<Duration>,
     /// Which node.
     #[command(flatten)]
     pub node: NodeAddress,

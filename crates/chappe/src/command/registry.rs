@@ -14,7 +14,8 @@ use super::node_client::{Events, NodeClient, ServerEvent};
 use super::query::{self, percent};
 use crate::cli::{
     Query, RegistryExport, RegistryFind, RegistryImport, RegistryPublish, RegistryQuery,
-    RegistryRemove, RegistryShow, RegistrySubscribe, RegistryVerb,
+    RegistryRemove, RegistryRenew, RegistryShow, RegistrySubscribe, RegistryUnsubscribe,
+    RegistryVerb,
 };
 use crate::output::{self, Failure, Outcome, Table};
 
@@ -22,6 +23,8 @@ use crate::output::{self, Failure, Outcome, Table};
 const DOCUMENT_BYTES_MAX: u64 = 8 << 20;
 /// Entities of one request.
 const PAGE: usize = 1000;
+/// Subscriptions by e-mail.
+const SUBSCRIPTIONS: &str = "/api/v1/registry/subscriptions";
 /// The pause before another attempt to reach a node that is away.
 const RECONNECT: Duration = Duration::from_secs(1);
 
@@ -39,8 +42,10 @@ pub(crate) fn run(verb: RegistryVerb, json: bool) -> Outcome {
                     RegistryVerb::Rights(flags) => entity::rights(flags, json).await,
                     RegistryVerb::History(flags) => entity::history(flags, json).await,
                     RegistryVerb::Publish(flags) => publish(flags, json).await,
+                    RegistryVerb::Renew(flags) => renew(flags, json).await,
                     RegistryVerb::Remove(flags) => remove(flags, json).await,
                     RegistryVerb::Subscribe(flags) => subscribe(flags, json).await,
+                    RegistryVerb::Unsubscribe(flags) => unsubscribe(flags, json).await,
                     RegistryVerb::Annotate(flags) => pieces::annotate(flags, json).await,
                     RegistryVerb::Annotations(flags) => pieces::list(flags, json).await,
                     RegistryVerb::Withdraw(flags) => pieces::withdraw(flags, json).await,
@@ -145,6 +150,9 @@ fn print(entity: &Value) {
             output::line(format_args!("{title:<8}{}", text(one)));
         }
     }
+    if let Some(lease_s) = entity["lease_s"].as_u64() {
+        output::line(format_args!("{:<8}{lease_s} s", "lease"));
+    }
     let triples = entity["triples"].as_array().into_iter().flatten();
     let mut table = Table::new(["SUBJECT", "PROPERTY", "VALUE"]);
     let mut is_empty = true;
@@ -179,6 +187,7 @@ async fn publish(flags: RegistryPublish, json: bool) -> Outcome {
     let entity = json!({
         "key": flags.key, "kind": flags.kind, "name": flags.name,
         "types": flags.types, "scopes": flags.scopes, "turtle": turtle,
+        "lease_s": flags.lease.map(seconds),
     });
     let entity = node.post("/api/v1/entities", entity).await?;
     if json {
@@ -187,6 +196,26 @@ async fn publish(flags: RegistryPublish, json: bool) -> Outcome {
         let count = entity["triples"].as_array().map_or(0, Vec::len);
         let key = text(&entity["key"]);
         output::line(format_args!("published {key} with {count} properties"));
+    }
+    Ok(())
+}
+
+/// A lease in seconds, not shorter than asked.
+fn seconds(lease: Duration) -> u64 {
+    lease.as_secs() + u64::from(lease.subsec_nanos() > 0)
+}
+
+async fn renew(flags: RegistryRenew, json: bool) -> Outcome {
+    let node = NodeClient::new(&flags.node)?;
+    for key in &flags.keys {
+        let path = format!("{}/renew", entity_path(key));
+        let renewed = node.post(&path, Value::Null).await?;
+        if json {
+            output::json(&renewed);
+        } else {
+            let lease_s = &renewed["lease_s"];
+            output::line(format_args!("renewed {key} for {lease_s} s"));
+        }
     }
     Ok(())
 }
@@ -202,7 +231,37 @@ async fn remove(flags: RegistryRemove, json: bool) -> Outcome {
     Ok(())
 }
 
+/// Has the node send changes by e-mail.
+async fn subscribe_by_mail(flags: &RegistrySubscribe, mail: &str, json: bool) -> Outcome {
+    let node = NodeClient::new(&flags.node)?;
+    let subscription = json!({
+        "mail": mail, "lease_s": flags.lease.map(seconds),
+        "key": flags.key, "query": flags.query, "prefix": flags.name, "kind": flags.kind,
+        "type": flags.entity_type, "scope": flags.scope, "owner": flags.owner,
+    });
+    let made = node.post(SUBSCRIPTIONS, subscription).await?;
+    match json {
+        true => output::json(&made),
+        false => output::line(text(&made["id"])),
+    }
+    Ok(())
+}
+
+async fn unsubscribe(flags: RegistryUnsubscribe, json: bool) -> Outcome {
+    let node = NodeClient::new(&flags.node)?;
+    node.delete(&format!("{SUBSCRIPTIONS}/{}", percent(&flags.id)))
+        .await?;
+    match json {
+        true => output::json(&json!({ "removed": flags.id })),
+        false => output::line(format_args!("ended {}", flags.id)),
+    }
+    Ok(())
+}
+
 async fn subscribe(flags: RegistrySubscribe, json: bool) -> Outcome {
+    if let Some(mail) = &flags.mail {
+        return subscribe_by_mail(&flags, mail, json).await;
+    }
     let node = NodeClient::new(&flags.node)?;
     let inferred = if flags.inferred { "&inferred=true" } else { "" };
     let subject = parameters(&[

@@ -158,6 +158,40 @@ fn errors_name_the_remedy() {
 }
 
 #[test]
+fn leases_are_given_and_renewed() {
+    on_bench(async |bench, _| {
+        let key = "http://example.com/pump-7";
+        bench
+            .text(&["publish", key, "Pump 7", "--lease", "10m"])
+            .await;
+        assert_eq!(bench.json(&["show", key]).await["lease_s"], 600);
+        let shown = bench.text(&["show", key]).await;
+        assert!(shown.contains("600 s"), "{shown}");
+        let told = bench.text(&["renew", key]).await;
+        assert_eq!(told.trim(), format!("renewed {key} for 600 s"));
+        let annotate = ["annotate", key, "urn:trust", "high", "--lease", "90m"];
+        let piece = bench.json(&annotate).await;
+        assert_eq!(piece["lease_s"], 5_400);
+        let renewed = bench
+            .json(&["renew", piece["key"].as_str().expect("a key")])
+            .await;
+        assert_eq!(renewed["lease_s"], 5_400);
+        bench.text(&["publish", key, "Pump 7"]).await;
+        let (code, told) = bench.refused(&["renew", key]).await;
+        assert_eq!(code, 2);
+        assert!(told.contains("has no lease"), "{told}");
+        assert!(told.contains("lease_s"), "{told}");
+        let mail = ["subscribe", "--mail", "ops@example.org", "--lease", "30d"];
+        let (code, told) = bench.refused(&mail).await;
+        assert_eq!(code, 2);
+        assert!(told.contains("mail.server"), "{told}");
+        let (code, told) = bench.refused(&["unsubscribe", "0"]).await;
+        assert_eq!(code, 2);
+        assert!(told.contains("there is no subscription"), "{told}");
+    });
+}
+
+#[test]
 fn a_list_that_was_cut_says_so() {
     on_bench(async |bench, _| {
         for number in 0..3 {

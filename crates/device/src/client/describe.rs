@@ -10,7 +10,7 @@ use chappe_dpws::discovery::client::Command;
 use chappe_dpws::metadata::{
     Deviation, GetMetadata, Hosted, Metadata, WsdlSection, get_metadata, transfer_get,
 };
-use chappe_identity::{Contact, Refusal};
+use chappe_identity::{CertificateName, Contact, Refusal};
 use chappe_soap::{EndpointReference, Envelope};
 use chappe_transport::Hop;
 use tokio::time::timeout;
@@ -43,6 +43,8 @@ impl DeviceClient {
             Ok(description) => {
                 let contact = &description.contact;
                 shared.table().set_contact(&found.endpoint, contact);
+                let signer = description.signer.clone();
+                shared.table().set_signer(&found.endpoint, signer);
                 let endpoint = found.endpoint.clone().into();
                 shared.command(Command::Confirm { endpoint }).await?;
             }
@@ -75,6 +77,7 @@ struct GetAnswer {
     metadata: Metadata,
     dialect: Dialect,
     notes: Vec<Note>,
+    signer: Option<CertificateName>,
 }
 
 async fn ask_addresses(shared: &Shared, found: &Found) -> Result<GetAnswer, Error> {
@@ -82,12 +85,13 @@ async fn ask_addresses(shared: &Shared, found: &Found) -> Result<GetAnswer, Erro
     let mut failure = None;
     for contact in contacts(shared, found, &mut notes)? {
         match get(shared, found, &contact, &mut notes).await {
-            Ok((metadata, dialect)) => {
+            Ok((metadata, dialect, signer)) => {
                 return Ok(GetAnswer {
                     contact,
                     metadata,
                     dialect,
                     notes,
+                    signer,
                 });
             }
             Err(error) => {
@@ -117,6 +121,7 @@ async fn describe_services(
         metadata,
         dialect,
         notes,
+        signer,
     } = answered;
     let relationship = metadata.relationship.unwrap_or_default();
     let mut reader = Reader {
@@ -124,6 +129,7 @@ async fn describe_services(
         device: contact.address,
         notes,
         bytes_left: shared.options.description_bytes,
+        signer: signer.clone(),
     };
     let mut services = Vec::new();
     for hosted in relationship.hosted.iter().take(SERVICES_MAX) {
@@ -150,6 +156,7 @@ async fn describe_services(
             reader.notes
         },
         turn: None,
+        signer,
     })
 }
 
@@ -197,19 +204,25 @@ async fn get(
     found: &Found,
     contact: &Contact,
     notes: &mut Vec<Note>,
-) -> Result<(Metadata, Dialect), Error> {
+) -> Result<(Metadata, Dialect, Option<CertificateName>), Error> {
     let operation = GET;
     let version = found.dialect.addressing();
     let to = EndpointReference::new(found.endpoint.clone());
     let request = transfer_get(version, &to, shared.message_id());
-    let (metadata, dialect, deviations) =
-        request_metadata(shared, contact, &request, operation).await?;
+    let known = shared.table().signer(&found.endpoint);
+    let answered = request_metadata(shared, contact, &request, operation, known.as_ref()).await?;
+    let MetadataAnswer {
+        metadata,
+        dialect,
+        deviations,
+        signer,
+    } = answered;
     if metadata.this_model.is_none() && metadata.this_device.is_none() {
         let what = "it has neither ThisModel nor ThisDevice".to_owned();
         return Err(Error::Answer { operation, what });
     }
     notes.extend(deviations.iter().map(deviation_note));
-    Ok((metadata, dialect))
+    Ok((metadata, dialect, signer))
 }
 
 fn deviation_note(deviation: &Deviation) -> Note {
@@ -220,27 +233,44 @@ fn deviation_note(deviation: &Deviation) -> Note {
     }
 }
 
-/// Requests metadata and reads the answer.
+/// An answer with metadata.
+pub(super) struct MetadataAnswer {
+    pub(super) metadata: Metadata,
+    pub(super) dialect: Dialect,
+    pub(super) deviations: Vec<Deviation>,
+    /// The certificate that signed it.
+    pub(super) signer: Option<CertificateName>,
+}
+
+/// Requests metadata and reads the answer. If earlier answers are signed by `signer`, this one has to be.
 pub(super) async fn request_metadata(
     shared: &Shared,
     contact: &Contact,
     request: &Envelope,
     operation: &'static str,
-) -> Result<(Metadata, Dialect, Vec<Deviation>), Error> {
+    signer: Option<&CertificateName>,
+) -> Result<MetadataAnswer, Error> {
     let http = match operation {
         GET => &shared.small,
         _ => &shared.http,
     };
-    let answer = http.post_soap(contact, request).await?;
+    let answer = shared.ask(http, contact, request, signer).await?;
+    let (envelope, signer) = (answer.envelope, answer.signer);
     // The tree may have 64 MiB: it is read and freed there.
     let reading = http.parsers().run(move || {
-        let body = answer.and_then(|envelope| envelope.body.into_iter().next());
+        let body = envelope.and_then(|envelope| envelope.body.into_iter().next());
         body.as_ref().and_then(Metadata::from_element)
     });
-    let read = reading.await?;
-    read.ok_or_else(|| Error::Answer {
+    let read = reading.await?.ok_or_else(|| Error::Answer {
         operation,
         what: "it has no mex:Metadata".to_owned(),
+    });
+    let (metadata, dialect, deviations) = read?;
+    Ok(MetadataAnswer {
+        metadata,
+        dialect,
+        deviations,
+        signer,
     })
 }
 
@@ -251,6 +281,7 @@ struct Reader<'a> {
     device: SocketAddr,
     notes: Vec<Note>,
     bytes_left: usize,
+    signer: Option<CertificateName>,
 }
 
 impl Reader<'_> {
@@ -302,8 +333,20 @@ impl Reader<'_> {
             &GetMetadata::default(),
             self.shared.message_id(),
         );
-        match request_metadata(self.shared, &contact, &request, "GetMetadata").await {
-            Ok((metadata, _, deviations)) => {
+        let signer = self.signer.clone();
+        let asking = request_metadata(
+            self.shared,
+            &contact,
+            &request,
+            "GetMetadata",
+            signer.as_ref(),
+        );
+        match asking.await {
+            Ok(MetadataAnswer {
+                metadata,
+                deviations,
+                ..
+            }) => {
                 self.notes.extend(deviations.iter().map(deviation_note));
                 let base = contact.to_string();
                 for section in metadata.wsdl {
@@ -331,6 +374,7 @@ impl Reader<'_> {
             schemas: documents.schemas,
             documents: documents.read,
             unread: documents.unread,
+            signer,
         };
         if service.documents.is_empty() {
             let hint = "its events are stored as XML; path rules can map them to fields";

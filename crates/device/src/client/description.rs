@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use chappe_dpws::Dialect;
 use chappe_dpws::metadata::{ThisDevice, ThisModel, localized};
-use chappe_identity::Contact;
+use chappe_identity::{CertificateName, Contact};
 use chappe_soap::EndpointReference;
 use chappe_soap::schema::Schemas;
 use chappe_soap::wsdl::Wsdl;
@@ -32,6 +32,8 @@ pub struct Description {
     pub services: Vec<HostedService>,
     /// Irregular or missing parts; none of them prevents its use.
     pub notes: Vec<Note>,
+    /// The certificate that signed its answer, by subject and issuer; `None` if it is not signed.
+    pub signer: Option<CertificateName>,
     pub(super) turn: Option<Turn>,
 }
 
@@ -77,6 +79,8 @@ pub struct HostedService {
     pub documents: Vec<Document>,
     /// The reason why its metadata or its WSDL could not be read, if another attempt may succeed.
     pub unread: Option<Note>,
+    /// The certificate that has to sign its answers and events, because it signed the device's description.
+    pub signer: Option<CertificateName>,
 }
 
 impl HostedService {
@@ -93,6 +97,7 @@ impl HostedService {
             schemas: Schemas::default(),
             documents: Vec::new(),
             unread: None,
+            signer: self.signer.clone(),
         }
     }
 

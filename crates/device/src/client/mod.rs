@@ -8,6 +8,7 @@ mod found;
 mod inbox;
 mod learning;
 mod liveness;
+mod posted;
 mod presence;
 mod subscription;
 mod table;
@@ -22,9 +23,10 @@ use std::time::Duration;
 use chappe_dpws::discovery as machine;
 use chappe_dpws::discovery::client::{Command, Config};
 use chappe_dpws::{Dialect, exchange};
-use chappe_identity::AddressPolicy;
+use chappe_identity::{AddressPolicy, CertificateName, Contact};
 use chappe_soap::{EndpointReference, Envelope};
-use chappe_transport::http::{Client, ClientLimits, ServerLimits};
+use chappe_transport::http::{Client, ClientLimits, Error as HttpError, Exchanged, ServerLimits};
+use chappe_transport::signatures::Signing;
 use chappe_transport::udp::{Order, Role, UdpOptions, UdpSockets, run_udp};
 use chappe_transport::{Drops, Hop};
 use chappe_xml::{Element, Name};
@@ -84,6 +86,12 @@ pub struct ClientOptions {
     /// How events are received over notification trees of devices that offer them. Default `None`: standard
     /// notifications only.
     pub tree: Option<ClientTree>,
+    /// Signed calls: requests to devices are signed, and their answers judged. Default `None`: signatures are
+    /// ignored. Once a device has answered with a signature, all its answers have to be signed by the same.
+    pub signing: Option<Signing>,
+    /// Signed events: what devices send to subscriptions is judged. Default `None`. Events over notification
+    /// trees have signatures of their own.
+    pub event_signing: Option<Signing>,
 }
 
 impl Default for ClientOptions {
@@ -105,6 +113,8 @@ impl Default for ClientOptions {
             notifications_max: 1_024,
             notifications_bytes: 8 << 20,
             tree: None,
+            signing: None,
+            event_signing: None,
         }
     }
 }
@@ -365,11 +375,14 @@ impl Caller {
             .shared
             .request(service.dialect, &service.endpoint, action)
             .with_body(body);
-        let answer = self.shared.http.post_soap(&service.contact, &request).await;
-        let answer = answer.map_err(Error::from).inspect_err(|error| {
+        let shared = &self.shared;
+        let signer = service.signer.as_ref();
+        let answer = shared.ask(&shared.http, &service.contact, &request, signer);
+        let answer = answer.await.map_err(Error::from).inspect_err(|error| {
             self.shared
                 .note(Hop::Call, &service.contact.address.ip().to_string(), error);
         })?;
+        let answer = answer.envelope;
         Ok(answer.and_then(|answer| answer.body.into_iter().next()))
     }
 }
@@ -404,6 +417,26 @@ impl Shared {
     fn request(&self, dialect: Dialect, to: &EndpointReference, action: &str) -> Envelope {
         let version = dialect.addressing();
         exchange::request(version, to, action.to_owned(), self.message_id())
+    }
+
+    /// Sends a request, signed and judged as the options say. A fault is an error.
+    async fn ask(
+        &self,
+        http: &Client,
+        contact: &Contact,
+        request: &Envelope,
+        signer: Option<&CertificateName>,
+    ) -> Result<Exchanged, HttpError> {
+        let signing = self.options.signing.as_ref();
+        let answer = http.exchange_signed(contact, request, signing, signer);
+        let answer = answer.await?;
+        match answer.envelope.as_ref().and_then(Envelope::fault) {
+            None => Ok(answer),
+            Some(fault) => Err(HttpError::Fault {
+                peer: contact.address,
+                fault: Box::new(fault),
+            }),
+        }
     }
 
     /// Records an error as a drop.

@@ -105,10 +105,11 @@ async fn is_there(
     let to = EndpointReference::new(endpoint.to_owned());
     let version = dialect.addressing();
     let request = transfer_get(version, &to, shared.message_id());
-    let asked = request_metadata(shared, contact, &request, GET);
+    let signer = shared.table().signer(endpoint);
+    let asked = request_metadata(shared, contact, &request, GET, signer.as_ref());
     match tokio::time::timeout(ANSWER_DEADLINE, asked).await.ok()? {
-        Ok((metadata, ..)) => {
-            let host = metadata.relationship.and_then(|one| one.host);
+        Ok(answer) => {
+            let host = answer.metadata.relationship.and_then(|one| one.host);
             Some(host.is_none_or(|host| *host.endpoint.address == *endpoint))
         }
         Err(Error::Http(http::Error::Fault { fault, .. })) => {

@@ -9,25 +9,25 @@ use std::time::{Duration, SystemTime};
 use chappe_dpws::Dialect;
 use chappe_dpws::eventing::message::action::SUBSCRIPTION_END;
 use chappe_dpws::eventing::{
-    EndReason, EventSink, SinkCommand, SinkConfig, SinkEvent, SinkReceive, SinkRefusal,
-    SinkTransmit, Source, SubscriptionKey, Token,
+    EndReason, EventSink, SinkCommand, SinkConfig, SinkEvent, SinkReceive, SinkTransmit, Source,
+    SubscriptionKey, Token,
 };
 use chappe_dpws::exchange::Reply;
-use chappe_identity::Contact;
+use chappe_identity::{CertificateName, Contact};
 use chappe_machine::{Input, Output};
 use chappe_soap::Envelope;
-use chappe_transport::http::{Request, Response, Server};
-use chappe_transport::{Drops, Hop, Parsers, route_source};
+use chappe_transport::http::{Request, Server};
+use chappe_transport::{Drops, Hop, route_source};
 use chappe_xml::Element;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::inbox::{self, Inbox, QueueLimits, QueueReader, QueueSlot};
+use super::posted;
 use super::tree::TreeNode;
 use super::{DeviceClient, HostedService, Shared};
 use crate::Error;
 use crate::driver::{InputOf, OutputHandler, drive};
-use crate::http::{limits_for, response};
 
 /// Inputs queued for a machine.
 const INPUTS_MAX: usize = 1_024;
@@ -127,6 +127,7 @@ impl Subscription {
             return false;
         }
         state.hosts.remove(&self.key);
+        state.signers.remove(&self.key);
         // The last tree events have no reader.
         if let Some(tree) = state.trees.remove(&self.key) {
             tree.leave(&self.sink, self.key);
@@ -146,7 +147,7 @@ impl Drop for Subscription {
 /// The subscriptions of one client and their servers.
 #[derive(Default)]
 pub(super) struct Sinks {
-    by_dialect: HashMap<Dialect, (Arc<Sink>, JoinHandle<()>)>,
+    pub(super) by_dialect: HashMap<Dialect, (Arc<Sink>, JoinHandle<()>)>,
     servers: HashMap<IpAddr, Server>,
     /// Nodes of notification trees, one for each local address.
     trees: HashMap<IpAddr, Arc<TreeNode>>,
@@ -156,7 +157,7 @@ pub(super) struct Sinks {
 /// One event sink and the state of its driver.
 pub(super) struct Sink {
     pub(super) inputs: mpsc::Sender<Option<InputOf<EventSink>>>,
-    path: &'static str,
+    pub(super) path: &'static str,
     state: Mutex<State>,
 }
 
@@ -173,6 +174,8 @@ struct State {
     receivers: HashMap<SubscriptionKey, Arc<Inbox>>,
     /// The hosts of the subscriptions.
     hosts: HashMap<SubscriptionKey, IpAddr>,
+    /// The certificates that have to sign the messages of subscriptions.
+    signers: HashMap<SubscriptionKey, CertificateName>,
     /// The nodes of notification trees that subscriptions may use.
     trees: HashMap<SubscriptionKey, Arc<TreeNode>>,
     /// Open queries for the subscription at a path. At most one for each request being served.
@@ -221,6 +224,9 @@ impl DeviceClient {
             let mut state = sink.state();
             state.receivers.insert(key, inbox);
             state.hosts.insert(key, peer.ip());
+            if let Some(signer) = &service.signer {
+                state.signers.insert(key, signer.clone());
+            }
             if let Some(tree) = &tree {
                 state.trees.insert(key, Arc::clone(tree));
             }
@@ -334,7 +340,7 @@ impl Sinks {
         let weak = Arc::downgrade(shared);
         let handler = move |request: Request| {
             let weak = Weak::clone(&weak);
-            async move { receive(&weak, request).await }
+            async move { posted::receive(&weak, request).await }
         };
         let limits = shared.options.notifications.clone();
         let at = Some(local);
@@ -364,7 +370,7 @@ impl Sinks {
     }
 }
 
-fn without_zone(address: SocketAddr) -> SocketAddr {
+pub(super) fn without_zone(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip(), address.port())
 }
 
@@ -389,13 +395,18 @@ impl Sink {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The certificate that has to sign the messages of a subscription.
+    pub(super) fn signer(&self, key: SubscriptionKey) -> Option<CertificateName> {
+        self.state().signers.get(&key).cloned()
+    }
+
     async fn command(&self, command: SinkCommand) {
         // If the machine has ended, the client and its subscriptions are closed.
         let _ = self.inputs.send(Some(Input::Command(command))).await;
     }
 
     /// The subscription at this path.
-    async fn subscription_at(&self, path: &str) -> Option<SubscriptionKey> {
+    pub(super) async fn subscription_at(&self, path: &str) -> Option<SubscriptionKey> {
         let (answer, answered) = oneshot::channel();
         self.state().path_queries.push((path.to_owned(), answer));
         // Paths are looked up after each input of the machine; this input changes nothing.
@@ -415,7 +426,7 @@ impl Sink {
 
     /// Gives the machine a posted message once there is room for it, and returns the answer; `None` if its
     /// subscription has ended. `key` is the subscription at the path.
-    async fn post(
+    pub(super) async fn post(
         &self,
         (peer, drops): (SocketAddr, &Drops),
         (path, key): (String, Option<SubscriptionKey>),
@@ -449,55 +460,6 @@ impl Sink {
     }
 }
 
-/// Answers a request to the server of notifications.
-async fn receive(shared: &Weak<Shared>, request: Request) -> Response {
-    let Some(shared) = shared.upgrade() else {
-        return response(&Reply::UNAVAILABLE);
-    };
-    let sink = {
-        let sinks = shared.sinks.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut sinks = sinks.by_dialect.values().map(|(sink, _)| sink);
-        let is_below = |sink: &&Arc<Sink>| {
-            let rest = request.path.strip_prefix(sink.path);
-            rest.is_some_and(|rest| rest.starts_with('/'))
-        };
-        sinks.find(is_below).map(Arc::clone)
-    };
-    let Some(sink) = sink else {
-        return response(&Reply::NOT_FOUND);
-    };
-    let limits = limits_for(&shared.options.http);
-    let (body, bytes) = (request.body.clone(), request.body.len());
-    let key = sink.subscription_at(&request.path).await;
-    // A short message goes on to the machine, which answers with the reason.
-    if key.is_none() && Parsers::is_large(bytes) {
-        let (peer, detail) = (request.peer.ip(), format!("{:?}", SinkRefusal::Path));
-        let reason = "notification refused";
-        shared.drops.record(Hop::Event, reason, peer, detail, None);
-        return response(&Reply::NOT_FOUND);
-    }
-    let parsing = move || Envelope::parse_within(&body, limits);
-    let envelope = match shared.http.parsers().run_if_large(bytes, parsing).await {
-        Ok(Ok(envelope)) => envelope,
-        Err(_) => return response(&Reply::UNAVAILABLE),
-        Ok(Err(error)) => {
-            let (peer, detail) = (request.peer.ip(), error.to_string());
-            let reason = "notification is not a message";
-            shared.drops.record(Hop::Event, reason, peer, detail, None);
-            let fault = chappe_dpws::exchange::unreadable(&error, shared.message_id());
-            return response(&Reply::message(fault));
-        }
-    };
-    let (peer, path) = ((request.peer, &shared.drops), (request.path, key));
-    let Some(reply) = sink.post(peer, path, envelope).await else {
-        let (peer, reason) = (request.peer.ip(), "notification after the end");
-        let drops = &shared.drops;
-        drops.record(Hop::Event, reason, peer, String::new(), None);
-        return response(&Reply::UNAVAILABLE);
-    };
-    response(&reply)
-}
-
 /// Handles the outputs of the machine.
 struct SinkOutputs {
     sink: Weak<Sink>,
@@ -528,9 +490,14 @@ impl OutputHandler<EventSink> for SinkOutputs {
             return;
         };
         match output {
-            Output::Transmit(SinkTransmit::Request { request, envelope }) => {
+            Output::Transmit(SinkTransmit::Request {
+                request,
+                key,
+                envelope,
+            }) => {
+                let signer = sink.signer(key);
                 self.requests.spawn(async move {
-                    let answer = exchange(&shared, &sink, &envelope).await;
+                    let answer = send(&shared, &sink, &envelope, signer).await;
                     let answer = SinkReceive::Answer { request, answer };
                     let _ = sink.inputs.send(Some(Input::Receive(answer))).await;
                 });
@@ -631,10 +598,11 @@ impl SinkOutputs {
 }
 
 /// Sends a request of the machine.
-async fn exchange(
+async fn send(
     shared: &Shared,
     sink: &Sink,
     envelope: &Envelope,
+    signer: Option<CertificateName>,
 ) -> Result<Box<Envelope>, chappe_xml::Str> {
     let to = envelope.addressing.to.as_deref().unwrap_or_default();
     // The machine had the address checked.
@@ -643,7 +611,10 @@ async fn exchange(
         let zones = &sink.state().zones;
         address.set_scope_id(zones.get(address.ip()).copied().unwrap_or(0));
     }
-    match shared.http.exchange_soap(&contact, envelope).await {
+    let signing = shared.options.signing.as_ref();
+    let http = &shared.http;
+    let answer = http.exchange_signed(&contact, envelope, signing, signer.as_ref());
+    match answer.await.map(|answer| answer.envelope) {
         Ok(Some(answer)) => Ok(Box::new(answer)),
         Ok(None) => Err("the device answered without a message".into()),
         Err(error) => Err(error.to_string().into()),

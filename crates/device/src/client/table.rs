@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::ops::Deref;
 
-use chappe_identity::{Contact, Host, Quota, Room, Shares};
+use chappe_identity::{CertificateName, Contact, Host, Quota, Room, Shares};
 
 use super::Found;
 
@@ -28,6 +28,8 @@ pub(super) struct Entry {
     pub(super) contact: Option<Contact>,
     /// Consecutive probes without an answer.
     pub(super) missed: u32,
+    /// The certificate that signed its description.
+    pub(super) signer: Option<CertificateName>,
 }
 
 /// The result of adding a device.
@@ -104,6 +106,7 @@ impl Table {
             found: found.clone(),
             contact: None,
             missed: 0,
+            signer: None,
         };
         if !self.shares.is_confirmed(&found.endpoint) {
             self.shares.set(&found.endpoint, host, false);
@@ -149,6 +152,18 @@ impl Table {
             entry.missed = 0;
             let host = Host::from_address(contact.address.ip());
             self.shares.set(&endpoint.to_owned(), host, true);
+        }
+    }
+
+    /// The certificate that signed the description of a device.
+    pub(super) fn signer(&self, endpoint: &str) -> Option<CertificateName> {
+        self.entries.get(endpoint)?.signer.clone()
+    }
+
+    /// Sets the certificate that has to sign further answers of a described device.
+    pub(super) fn set_signer(&mut self, endpoint: &str, signer: Option<CertificateName>) {
+        if let Some(entry) = self.entries.get_mut(endpoint) {
+            entry.signer = signer;
         }
     }
 

@@ -18,6 +18,7 @@ use chappe_identity::{AddressPolicy, Key};
 use chappe_soap::{EndpointReference, Fault};
 use chappe_transport::Drops;
 use chappe_transport::http::{Client, ClientLimits, ServerLimits};
+use chappe_transport::signatures::Signing;
 use chappe_transport::udp::{Order, Role, UdpOptions, UdpSockets, run_udp};
 use chappe_xml::{Element, Name};
 use tokio::sync::{mpsc, watch};
@@ -68,6 +69,9 @@ pub struct HostOptions {
     /// How events are spread over notification trees. Default `None`: every sink gets standard
     /// notifications.
     pub tree: Option<HostTree>,
+    /// Signed messages: requests are judged, answers and events are signed. Default `None`: signatures are
+    /// ignored. Documents, discovery and events on a notification tree are not concerned.
+    pub signing: Option<Signing>,
 }
 
 impl Default for HostOptions {
@@ -88,6 +92,7 @@ impl Default for HostOptions {
             metadata_version: 1,
             interfaces_period: Duration::from_secs(10),
             tree: None,
+            signing: None,
         }
     }
 }
@@ -244,7 +249,11 @@ impl Builder {
             endpoint: self.endpoint.clone(),
             types: self.all_types(),
             scopes: self.scopes.clone(),
-            serving: Arc::new(Serving::new(inputs.clone())),
+            serving: Arc::new(Serving::new(
+                inputs.clone(),
+                self.endpoint.clone(),
+                self.options.signing.clone(),
+            )),
             inputs,
             orders,
             servers: Mutex::default(),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chappe_dpws::eventing::{DropReason, Failure, Notification, SourceEvent, Token};
-use chappe_dpws::exchange::{self, Reply};
+use chappe_dpws::exchange::{self, Content, Reply};
 use chappe_dpws::hosting::{
     Device, DeviceCommand, DeviceEvent, DeviceReceive, DeviceTransmit, HttpRequest, Invocation,
     Method,
@@ -17,6 +17,7 @@ use chappe_machine::{Input, Output};
 use chappe_soap::{AddressingVersion, Envelope};
 use chappe_transport::http::header::CONTENT_TYPE;
 use chappe_transport::http::{self, Request, Response};
+use chappe_transport::signatures::{NotAdmitted, Signing, random_urn};
 use chappe_transport::{Drops, Hop, Parsers};
 use chappe_xml::Limits;
 use tokio::sync::{mpsc, oneshot};
@@ -25,7 +26,7 @@ use tokio::task::JoinSet;
 use super::builder::Operation;
 use super::{Shared, TreeState};
 use crate::driver::{InputOf, OutputHandler, drive};
-use crate::http::response;
+use crate::http::{response, response_with};
 
 /// Link-local subscribers whose interface is remembered.
 const ZONES_MAX: usize = 1_024;
@@ -56,16 +57,25 @@ pub(super) struct Serving {
     zones: Mutex<HashMap<Ipv6Addr, u32>>,
     /// The threads that parse large messages.
     parsers: Parsers,
+    /// The stable endpoint of the device.
+    endpoint: String,
+    signing: Option<Signing>,
 }
 
 impl Serving {
-    pub(super) fn new(inputs: mpsc::Sender<Option<InputOf<Device>>>) -> Self {
+    pub(super) fn new(
+        inputs: mpsc::Sender<Option<InputOf<Device>>>,
+        endpoint: String,
+        signing: Option<Signing>,
+    ) -> Self {
         Self {
             inputs,
             waiting: Mutex::default(),
             next_token: AtomicU64::new(1),
             zones: Mutex::default(),
             parsers: Parsers::default(),
+            endpoint,
+            signing,
         }
     }
 
@@ -79,10 +89,28 @@ impl Serving {
         }
         self.remember_zone(request.peer);
         let token = self.next_token.fetch_add(1, Ordering::Relaxed);
-        let bytes = request.body.len();
-        let reading = move || machine_request(request, token);
-        let Ok(request) = self.parsers.run_if_large(bytes, reading).await else {
-            return response(&Reply::UNAVAILABLE);
+        let (peer, bytes) = (request.peer.ip(), request.body.len());
+        let read = match self.signing.clone() {
+            None => {
+                let reading = move || Ok(machine_request(request, token, read_envelope));
+                self.parsers.run_if_large(bytes, reading).await
+            }
+            // It may wait for the disk.
+            Some(signing) => {
+                let endpoint = self.endpoint.clone();
+                let reading = move || signed_request(request, token, &signing, endpoint);
+                self.parsers.run(reading).await
+            }
+        };
+        let request = match read {
+            Ok(Ok(request)) => request,
+            Ok(Err(error)) => {
+                drops.record(Hop::Http, "signature", peer, error.to_string(), None);
+                let urn = random_urn().unwrap_or_default();
+                let fault = exchange::unrelated_fault(&error.fault(), urn);
+                return self.respond(drops, Reply::message(fault)).await;
+            }
+            Err(_) => return response(&Reply::UNAVAILABLE),
         };
         let (reply, replied) = oneshot::channel();
         {
@@ -98,7 +126,26 @@ impl Serving {
         if self.inputs.send(Some(input)).await.is_err() {
             return response(&Reply::UNAVAILABLE);
         }
-        response(&replied.await.unwrap_or(Reply::UNAVAILABLE))
+        let reply = replied.await.unwrap_or(Reply::UNAVAILABLE);
+        self.respond(drops, reply).await
+    }
+
+    /// The response of a reply; a message is signed.
+    async fn respond(&self, drops: &Drops, reply: Reply) -> Response {
+        let (Some(signing), Content::Envelope(envelope)) = (&self.signing, &reply.content) else {
+            return response(&reply);
+        };
+        let (signing, envelope) = (signing.clone(), envelope.clone());
+        let signed = self.parsers.run(move || signing.text(&envelope)).await;
+        match signed {
+            Ok(Ok(text)) => response_with(&reply, text),
+            Ok(Err(error)) => {
+                let (reason, detail) = ("answer cannot be signed", error.to_string());
+                drops.record(Hop::Http, reason, "", detail, None);
+                Response::empty(http::StatusCode::INTERNAL_SERVER_ERROR)
+            }
+            Err(_) => response(&Reply::UNAVAILABLE),
+        }
     }
 
     fn remember_zone(&self, peer: SocketAddr) {
@@ -158,29 +205,62 @@ fn is_soap(headers: &http::HeaderMap) -> bool {
     kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/soap+xml"))
 }
 
+/// A message as it was received.
+fn read_envelope(body: &[u8]) -> Result<Envelope, chappe_soap::Error> {
+    Envelope::parse_within(body, limits_of(body))
+}
+
+fn limits_of(body: &[u8]) -> Limits {
+    Limits {
+        bytes: body.len(),
+        ..Limits::default()
+    }
+}
+
+/// Scheme, host and port that were contacted.
+fn base_of(request: &Request) -> String {
+    let local = SocketAddr::new(request.local.ip().to_canonical(), request.local.port());
+    format!("http://{local}")
+}
+
+/// Converts a request for the machine, with only those parts of its message that are signed. The message must be
+/// for the device or the contacted address: otherwise, one for another device could be sent to this one.
+fn signed_request(
+    request: Request,
+    token: u64,
+    signing: &Signing,
+    endpoint: String,
+) -> Result<HttpRequest, NotAdmitted> {
+    if request.method != http::Method::POST {
+        return Ok(machine_request(request, token, read_envelope));
+    }
+    let address = format!("{}{}", base_of(&request), request.path);
+    let (body, addressees) = (request.body.clone(), vec![endpoint, address]);
+    let received = signing.receive(&body, limits_of(&body), addressees, None)?;
+    Ok(machine_request(request, token, |_| received.envelope))
+}
+
 /// Converts a request for the machine. Endpoints use the address that was contacted, not the host name in
 /// the request.
-fn machine_request(request: Request, token: u64) -> HttpRequest {
-    let local = SocketAddr::new(request.local.ip().to_canonical(), request.local.port());
+fn machine_request(
+    request: Request,
+    token: u64,
+    read: impl FnOnce(&[u8]) -> Result<Envelope, chappe_soap::Error>,
+) -> HttpRequest {
+    let base = base_of(&request);
     let target = match &request.query {
         Some(query) => format!("{}?{query}", request.path),
         None => request.path,
     };
     let method = match request.method {
         http::Method::GET => Method::Get,
-        http::Method::POST => {
-            let limits = Limits {
-                bytes: request.body.len(),
-                ..Limits::default()
-            };
-            Method::Post(Envelope::parse_within(&request.body, limits).map(Box::new))
-        }
+        http::Method::POST => Method::Post(read(&request.body).map(Box::new)),
         _ => Method::Other,
     };
     HttpRequest {
         token: Token(token),
         peer: request.peer,
-        base: format!("http://{local}").into(),
+        base: base.into(),
         target: target.into(),
         method,
     }
@@ -348,9 +428,17 @@ async fn deliver(shared: &Shared, notification: &Notification) -> DeviceReceive 
         let failure = Failure::Refused;
         return DeviceReceive::Failed { delivery, failure };
     };
-    let text = notification.to_text();
-    let posted = shared.http.post_text(&contact, notification.action(), text);
-    let failure = match posted.await {
+    let posted = match &shared.options.signing {
+        Some(signing) => {
+            let envelope = notification.to_envelope();
+            shared.http.post_signed(&contact, envelope, signing).await
+        }
+        None => {
+            let (action, text) = (notification.action(), notification.to_text());
+            shared.http.post_text(&contact, action, text).await
+        }
+    };
+    let failure = match posted {
         Ok(answer) if answer.status.is_success() => {
             return DeviceReceive::Delivered { delivery };
         }

@@ -4,6 +4,9 @@ mod common;
 mod described_in_a_file;
 mod documents;
 mod learned;
+#[path = "../../../soap/tests/it/security/mutation.rs"]
+mod mutation;
+mod signed;
 mod slow_peers;
 mod strangers;
 mod tree;

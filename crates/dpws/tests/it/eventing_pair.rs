@@ -164,7 +164,9 @@ impl World {
     fn apply_sink_outputs(&mut self, outputs: Vec<Output<SinkTransmit, SinkEvent>>) {
         for output in outputs {
             match output {
-                Output::Transmit(SinkTransmit::Request { request, envelope }) => {
+                Output::Transmit(SinkTransmit::Request {
+                    request, envelope, ..
+                }) => {
                     self.send(Packet::Request(request, envelope));
                 }
                 Output::Transmit(SinkTransmit::Reply { token, reply }) => {

@@ -348,7 +348,12 @@ fn event_received_twice_is_delivered_once() {
     let (tree, source) = (source.tree, Box::new(source));
     let command = SinkCommand::Subscribe { key: KEY, source };
     let outputs = sink.input(Input::Command(command)).unwrap();
-    let [Output::Transmit(SinkTransmit::Request { request, envelope })] = &outputs[..] else {
+    let [
+        Output::Transmit(SinkTransmit::Request {
+            request, envelope, ..
+        }),
+    ] = &outputs[..]
+    else {
         panic!("{outputs:?}")
     };
     let version = Dialect::V2009.addressing();

@@ -217,7 +217,7 @@ impl Accounts {
     }
 
     /// The caller with a certificate that was verified: that of a TLS client, or of the signer of a message. A
-    /// fingerprint takes precedence over a subject.
+    /// fingerprint takes precedence over a subject with its issuer, and that over a subject alone.
     pub(crate) fn by_certificate(
         &self,
         certificate: &ClientCertificate,
@@ -230,9 +230,8 @@ impl Accounts {
         // A revoked account may have had the same certificate.
         let active = accounts.iter().filter(|one| one.revoked_at.is_none());
         let having = active.filter(|one| name(one).is_some());
-        let is_fingerprint =
-            |one: &&Account| matches!(name(one), Some(CertificateName::Fingerprint(_)));
-        admitted(having.max_by_key(is_fingerprint))
+        let precision = |one: &&Account| name(one).as_ref().map(CertificateName::precision);
+        admitted(having.max_by_key(precision))
     }
 
     /// The caller to whom a CURVE key is bound; `None` if it is bound to no account.

@@ -157,6 +157,10 @@ pub(super) fn warnings(config: &Config, settings: &[Setting]) -> Vec<Problem> {
             hint,
         ));
     }
+    if let Some((key, message)) = config.signatures.weaker() {
+        let hint = "set it to \"required\" under [signatures], too";
+        found.push(at(settings, key, message, hint));
+    }
     if http.proxies().any(covers_all) {
         let message = "a prefix covers every address: any client can claim to be another";
         let hint = "list only the addresses of the proxies";
@@ -173,10 +177,8 @@ pub(super) fn warnings(config: &Config, settings: &[Setting]) -> Vec<Problem> {
 /// Checks that the certificate is either self-signed or named together with its key.
 fn tls(config: &Config, settings: &[Setting]) -> Option<Problem> {
     let tls = &config.http.tls;
-    let (certificate, key) = (
-        !tls.certificate.as_os_str().is_empty(),
-        !tls.key.as_os_str().is_empty(),
-    );
+    let is_set = |path: &std::path::Path| !path.as_os_str().is_empty();
+    let (certificate, key) = (is_set(&tls.certificate), is_set(&tls.key));
     let (at_key, message) = match (certificate, key, tls.self_signed) {
         (true, false, _) => ("http.tls.certificate", "http.tls.key is not set"),
         (false, true, _) => ("http.tls.key", "http.tls.certificate is not set"),
@@ -184,18 +186,29 @@ fn tls(config: &Config, settings: &[Setting]) -> Option<Problem> {
             "http.tls.self_signed",
             "http.tls.certificate is set as well",
         ),
-        (false, false, false) if !tls.client_authorities.as_os_str().is_empty() => (
+        (false, false, false) if is_set(&tls.client_authorities) => (
             "http.tls.client_authorities",
             "TLS is off: http.tls.certificate is not set",
         ),
+        _ if is_set(&tls.client_revocation_lists) && !is_set(&tls.client_authorities) => {
+            let message = "http.tls.client_authorities is not set, so no client has a certificate";
+            let hint = "set client_authorities under [http.tls], too";
+            let key = "http.tls.client_revocation_lists";
+            return Some(at(settings, key, message.to_owned(), hint));
+        }
         _ => return None,
     };
     let hint = "set certificate and key under [http.tls], or self_signed = true alone";
     Some(at(settings, at_key, message.to_owned(), hint))
 }
 
-/// Checks that signatures have authorities if they count, and that a certificate is named with its key.
+/// Checks that signatures have authorities if they count, that a certificate is named with its key, and that no
+/// other interface publishes without the signature that one requires.
 fn signatures(config: &Config, settings: &[Setting]) -> Option<Problem> {
+    if let Some((key, message)) = config.signatures.way_around() {
+        let hint = "set it to \"required\" under [signatures], or the others to \"accepted\"";
+        return Some(at(settings, key, message, hint));
+    }
     let rules = &config.signatures;
     let is_empty = |path: &std::path::Path| path.as_os_str().is_empty();
     let (at_key, message) = match (is_empty(&rules.certificate), is_empty(&rules.key)) {

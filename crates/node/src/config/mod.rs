@@ -14,6 +14,7 @@ mod devices;
 mod error;
 mod kad;
 mod layers;
+mod mail;
 mod max_bytes;
 mod sample;
 mod schema;
@@ -36,6 +37,7 @@ pub use kad::Kad;
 
 pub use error::{ConfigError, Problem, nearest};
 pub use layers::{Flag, Layers, Loaded, Origin, Setting, load};
+pub use mail::{Mail, MailEncryption};
 pub use max_bytes::{Auto, MaxBytes};
 pub use sample::sample;
 pub use schema::{Key, exporter_schema, keys, schema, sensor_schema, wrapper_schema};
@@ -86,6 +88,8 @@ pub struct Config {
     pub log: Log,
     /// The registry.
     pub registry: RegistryRules,
+    /// Mail to subscribers of the registry.
+    pub mail: Mail,
     /// Signed SOAP messages to the registry.
     pub signatures: SignatureRules,
     /// Access for other nodes.
@@ -151,6 +155,9 @@ pub struct HttpTls {
     /// File of the authorities (PEM) that sign certificates of clients; empty: clients are not asked for
     /// one. The subject of a client's certificate is compared with the accounts. Relative to this file.
     pub client_authorities: PathBuf,
+    /// File of lists of revoked certificates of clients (PEM); empty: none. An expired list refuses all
+    /// certificates of its issuer. Relative to this file, and read at the start.
+    pub client_revocation_lists: PathBuf,
 }
 
 impl Http {
@@ -444,6 +451,7 @@ impl Default for Config {
             kad: Kad::default(),
             log: Log::default(),
             registry: RegistryRules::default(),
+            mail: Mail::default(),
             signatures: SignatureRules::default(),
             exchange: Exchange::default(),
             links: Vec::new(),

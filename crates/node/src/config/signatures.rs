@@ -6,8 +6,8 @@ use chappe_soap::security::Mode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Signed SOAP messages (WS-Security) to the interfaces of the registry. A message that is signed by a certificate
-/// of an account is the account's: it needs no token.
+/// Signed SOAP messages (WS-Security): to the interfaces of the registry, where a message that is signed by a
+/// certificate of an account is the account's and needs no token, and those of devices.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SignatureRules {
@@ -20,6 +20,14 @@ pub struct SignatureRules {
     pub documents: SignatureMode,
     /// The same for `/uddi/metadata`.
     pub metadata: SignatureMode,
+    /// Devices that the node finds: whether their answers are signed. Unless it is off, requests to them are signed
+    /// with the certificate of the node. A device that has signed its description has to sign all that follows.
+    pub devices: SignatureMode,
+    /// Events of these devices.
+    pub events: SignatureMode,
+    /// Devices that the node hosts, which are its exporters of kind `dpws`: whether requests to them are signed.
+    /// Unless it is off, their answers and events are signed. The file of an exporter may say otherwise.
+    pub hosted: SignatureMode,
     /// File of the authorities (PEM) that issue certificates of signers; empty: none. Relative to this file.
     pub authorities: PathBuf,
     /// File of lists of revoked certificates (PEM); empty: none. An expired list refuses all certificates of its
@@ -60,8 +68,46 @@ impl SignatureRules {
             self.publication,
             self.documents,
             self.metadata,
+            self.devices,
+            self.events,
+            self.hosted,
         ];
         modes.iter().any(|mode| *mode != SignatureMode::Off)
+    }
+
+    /// Interfaces that change the registry, with their keys and paths.
+    fn publishing(&self) -> [(&'static str, &'static str, SignatureMode); 3] {
+        [
+            ("signatures.publication", "/uddi/publish", self.publication),
+            ("signatures.documents", "/uddi/wsdl", self.documents),
+            ("signatures.metadata", "/uddi/metadata", self.metadata),
+        ]
+    }
+
+    /// An interface that ignores signatures and changes the same registry as one that requires them: its key, and
+    /// what is wrong.
+    pub(super) fn way_around(&self) -> Option<(&'static str, String)> {
+        let (key, message) = self.beside_required(SignatureMode::Off)?;
+        Some((key, message + " without a signature"))
+    }
+
+    /// The same for an interface where they may be absent.
+    pub(super) fn weaker(&self) -> Option<(&'static str, String)> {
+        if self.events == SignatureMode::Off && self.devices == SignatureMode::Required {
+            let message = "answers of devices have to be signed, but anybody can send their events";
+            return Some(("signatures.events", message.to_owned()));
+        }
+        let (key, message) = self.beside_required(SignatureMode::Accepted)?;
+        Some((key, message + " with a token instead of a signature"))
+    }
+
+    fn beside_required(&self, mode: SignatureMode) -> Option<(&'static str, String)> {
+        let all = self.publishing();
+        let required = all.iter().find(|it| it.2 == SignatureMode::Required)?;
+        let weak = all.iter().find(|it| it.2 == mode)?;
+        let (required, path) = (required.1, weak.1);
+        let message = format!("{required} requires signatures, but {path} changes the registry");
+        Some((weak.0, message))
     }
 }
 

@@ -50,6 +50,7 @@ pub(crate) use table::Devices;
 use crate::config::Discovery;
 use crate::notices::NoticeKind;
 use crate::shared::App;
+use crate::signatures;
 use crate::tasks::shutdown;
 
 /// Pause before discovery is retried after it could not start.
@@ -100,6 +101,8 @@ fn options(app: &App) -> ClientOptions {
                 windows: Some(app.config.data_directory.join("tree-windows")),
                 ..ClientTree::new(key)
             }),
+        signing: signatures::signing(app, app.config.signatures.devices),
+        event_signing: signatures::signing(app, app.config.signatures.events),
         ..ClientOptions::default()
     }
 }

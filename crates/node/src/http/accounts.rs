@@ -45,7 +45,7 @@ pub(crate) struct Account {
     state: &'static str,
     /// Whether it has a token.
     has_token: bool,
-    /// The subject or the fingerprint (`sha256:…`) of its client certificate.
+    /// The subject, the subject and issuer or the fingerprint (`sha256:…`) of its client certificate.
     certificate: Option<String>,
     /// The groups that it is in, which rights to entities name.
     groups: Vec<String>,
@@ -235,7 +235,8 @@ pub(crate) struct NewAccount {
     /// restricted: `read=ward.*,sdc.ctxt.loc:/ward`.
     #[schema(min_items = 1)]
     roles: Vec<String>,
-    /// The subject of its client certificate, `CN=ada,O=Ward 3` (RFC 4514), or the fingerprint of the
+    /// The subject of its client certificate, `CN=ada,O=Ward 3` (RFC 4514), the same with the authority that
+    /// must have signed it, `CN=ada,O=Ward 3;issuer=CN=Ward CA`, or the fingerprint of the
     /// certificate: `sha256:` and 64 hexadecimal digits.
     certificate: Option<String>,
     /// At most 16 groups, which rights to entities name.

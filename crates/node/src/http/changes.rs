@@ -66,7 +66,7 @@ impl ChangesParams {
     ///
     /// # Errors
     /// They exclude each other, or the kind is unknown.
-    fn subject(self) -> Result<WatchSubject, Problem> {
+    pub(super) fn subject(self) -> Result<WatchSubject, Problem> {
         let kind = match &self.kind {
             None => None,
             Some(name) => Some(EntityKind::from_word(name).ok_or_else(|| unknown_kind(name))?),

@@ -7,6 +7,7 @@ use axum::extract::{ConnectInfo, Request as HttpRequest, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use chappe_registry::Attempts;
 use chappe_registry::uddi::{BusinessKey, Error, ErrorCode, Key as _};
 use chappe_registry::wsdl::message::{Add, Answer};
 use chappe_registry::wsdl::{Document as Found, FindInterface, FindServices};
@@ -202,12 +203,15 @@ pub(super) async fn put(
         content: Some(bytes.to_vec()),
         business: business.transpose()?,
     };
-    let added = wsdl::add_document(&app, &caller, add, address).await;
-    let (answer, publication) = added.map_err(|error| problem(&error))?;
-    if let Some(publication) = publication {
-        let done = publication.await.map_err(Error::from);
-        done.map_err(|error| problem(&error))?;
-    }
+    let mut attempts = Attempts::default();
+    let answer = loop {
+        let added = wsdl::add_document(&app, &caller, add.clone(), address).await;
+        let (answer, publication) = added.map_err(|error| problem(&error))?;
+        let settled = attempts.settle(publication).await.map_err(Error::from);
+        if settled.map_err(|error| problem(&error))? {
+            break answer;
+        }
+    };
     let (documents, unread) = match answer {
         Answer::Added(documents, unread) => (documents, unread),
         _ => (Vec::new(), Vec::new()),
@@ -239,18 +243,21 @@ pub(super) async fn delete(
     caller: Caller,
     Name(key): Name,
 ) -> Result<StatusCode, Problem> {
-    let of = caller.clone();
-    let removed = uddi::run(&app, &caller, move |app| {
-        // A hidden document is unknown.
-        app.registry.uddi(&of.reader()).document(&key)?;
-        wsdl::remove(app, &of, &key)
-    });
-    let publication = removed.await.and_then(|removed| removed);
-    if let Some(publication) = publication.map_err(|error| problem(&error))? {
-        let done = publication.await.map_err(Error::from);
-        done.map_err(|error| problem(&error))?;
+    let mut attempts = Attempts::default();
+    loop {
+        let (of, key) = (caller.clone(), key.clone());
+        let removed = uddi::run(&app, &caller, move |app| {
+            // A hidden document is unknown.
+            app.registry.uddi(&of.reader()).document(&key)?;
+            wsdl::remove(app, &of, &key)
+        });
+        let publication = removed.await.and_then(|removed| removed);
+        let publication = publication.map_err(|error| problem(&error))?;
+        let settled = attempts.settle(publication).await.map_err(Error::from);
+        if settled.map_err(|error| problem(&error))? {
+            return Ok(StatusCode::NO_CONTENT);
+        }
     }
-    Ok(StatusCode::NO_CONTENT)
 }
 
 /// The criteria of services; all that are given must match.

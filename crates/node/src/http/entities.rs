@@ -158,6 +158,9 @@ pub(crate) struct Entity {
     /// URIs.
     scopes: Vec<String>,
     owner: String,
+    /// Seconds after which it is removed unless its lease is renewed; absent if it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_s: Option<u32>,
     /// Its metadata.
     triples: Vec<Triple>,
     /// What the caller may do, of read, annotate, write and administer; only in the answer with one entity.
@@ -200,6 +203,7 @@ impl Entity {
             types: entity.types,
             scopes: entity.scopes,
             owner: entity.owner,
+            lease_s: entity.lease_s,
             triples: triples.map(|triple| Triple::of(&key, triple)).collect(),
             key: entity.key,
             may: None,

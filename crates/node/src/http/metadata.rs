@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use chappe_registry::metadata::{self, Annotator, Criterion, DEFAULT_PAGE, Draft, Error, Value};
-use chappe_registry::{Access, Error as RegistryError, Holder, Rights};
+use chappe_registry::{Access, Attempts, Error as RegistryError, Holder, Rights};
 use chappe_stream::Timestamp;
 use chappe_transport::Hop;
 use serde::{Deserialize, Serialize};
@@ -96,6 +96,9 @@ pub(crate) struct Piece {
     readers: Vec<String>,
     /// Who may change it, besides its author.
     writers: Vec<String>,
+    /// Seconds after which it is removed unless its lease is renewed; absent if it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_s: Option<u32>,
 }
 
 impl Piece {
@@ -120,6 +123,7 @@ impl Piece {
             readers: texts(readers),
             writers: texts(piece.rights.write),
             key: piece.key,
+            lease_s: piece.lease_s,
         };
         match piece.value {
             Value::Text(text) => shown.value = Some(text),
@@ -164,6 +168,11 @@ pub(crate) struct NewPiece {
     /// Who may change it, besides its author. Default: nobody; of a known piece without `readers`, as before.
     #[serde(default)]
     writers: Option<Vec<String>>,
+    /// Seconds after which it is removed unless its lease is renewed or it is updated. Default: it stays; a
+    /// known piece keeps its lease.
+    #[serde(default)]
+    #[schema(minimum = 1)]
+    lease_s: Option<u32>,
 }
 
 impl NewPiece {
@@ -206,6 +215,7 @@ impl NewPiece {
             piece_type: self.piece_type,
             value,
             rule,
+            lease_s: self.lease_s,
         })
     }
 }
@@ -437,7 +447,7 @@ pub(super) async fn delete(
 async fn change(
     app: &App,
     caller: &Caller,
-    run: impl FnOnce(&mut Annotator<'_>) -> Result<metadata::Changed<metadata::Piece>, Error>,
+    run: impl Fn(&mut Annotator<'_>) -> Result<metadata::Changed<metadata::Piece>, Error>,
 ) -> Result<metadata::Piece, Response> {
     let refuse = |error: &Error| {
         if let Error::Registry(RegistryError::NoRoom {
@@ -449,26 +459,27 @@ async fn change(
         }
         with_pause(piece_problem(error))
     };
-    let changed = {
-        let random = key_bits();
-        let mut random =
-            random.map_err(|error| Problem::unavailable(error.to_string()).into_response())?;
-        let unix_ms = clock::now().0 / MS;
-        let author = Annotator::new(
-            &app.registry,
-            caller.name(),
-            caller.reader(),
-            unix_ms,
-            &mut random,
-        );
-        run(&mut author.within(room(app, caller))).map_err(|error| refuse(&error))?
-    };
-    if let Some(publication) = changed.publication {
-        publication
-            .await
-            .map_err(|error| refuse(&Error::Registry(error)))?;
+    let mut attempts = Attempts::default();
+    loop {
+        let changed = {
+            let random = key_bits();
+            let mut random =
+                random.map_err(|error| Problem::unavailable(error.to_string()).into_response())?;
+            let unix_ms = clock::now().0 / MS;
+            let author = Annotator::new(
+                &app.registry,
+                caller.name(),
+                caller.reader(),
+                unix_ms,
+                &mut random,
+            );
+            run(&mut author.within(room(app, caller))).map_err(|error| refuse(&error))?
+        };
+        let settled = attempts.settle(changed.publication).await;
+        if settled.map_err(|error| refuse(&Error::Registry(error)))? {
+            return Ok(changed.value);
+        }
     }
-    Ok(changed.value)
 }
 
 fn piece_problem(error: &Error) -> Problem {

@@ -13,6 +13,7 @@ mod devices;
 mod directory;
 mod documents;
 mod entities;
+mod eventing;
 mod exchange;
 mod gsn;
 mod guard;
@@ -40,9 +41,11 @@ pub(crate) mod shapes;
 mod signed;
 mod sparql;
 mod streams;
+mod subscriptions;
 mod surroundings;
 mod things;
 mod uddi;
+mod uddi_entity;
 mod uddi_metadata;
 mod units;
 mod wrappers;
@@ -92,6 +95,7 @@ pub(crate) fn routes() -> Routes {
         )
         // The token is in the message.
         .post(uddi::PUBLISH, "publish_uddi", OPEN, uddi::publish)
+        .get(uddi::GET_PATH, "get_uddi_entity", READ, uddi_entity::get)
         .get(wsdl::PATH, "describe_uddi_wsdl", OPEN, wsdl::describe)
         // Its handler admits readers and publishers.
         .post(wsdl::PATH, "use_uddi_wsdl", OPEN, wsdl::answer)
@@ -141,6 +145,19 @@ pub(crate) fn routes() -> Routes {
             OPEN,
             uddi_metadata::ask,
         )
+        .post(
+            eventing::SOURCES,
+            "subscribe_to_registry",
+            READ,
+            eventing::subscribe,
+        )
+        // The identifier in the path is the credential.
+        .post(
+            "/registry/subscriptions/{source}/{id}",
+            "manage_registry_subscription",
+            OPEN,
+            eventing::manage,
+        )
         .under("/api/v1")
         .get(
             "/openapi.json",
@@ -183,6 +200,37 @@ pub(crate) fn routes() -> Routes {
         .post("/entities", "publish_entity", WRITE, publish::publish)
         .get("/entities/{key}", "get_entity", restricted, entities::one)
         .delete("/entities/{key}", "remove_entity", WRITE, publish::remove)
+        // Frequent, and what it prevents is recorded: the removal.
+        .post(
+            "/entities/{key}/renew",
+            "renew_entity",
+            WRITE.unaudited(),
+            publish::renew,
+        )
+        .get(
+            "/registry/subscriptions",
+            "list_registry_subscriptions",
+            READ,
+            subscriptions::list,
+        )
+        .post(
+            "/registry/subscriptions",
+            "add_registry_subscription",
+            READ,
+            subscriptions::add,
+        )
+        .post(
+            "/registry/subscriptions/{id}/renew",
+            "renew_registry_subscription",
+            READ,
+            subscriptions::renew,
+        )
+        .delete(
+            "/registry/subscriptions/{id}",
+            "remove_registry_subscription",
+            READ,
+            subscriptions::remove,
+        )
         .get(
             "/registry/changes",
             "follow_registry",

@@ -9,7 +9,8 @@ use super::routes::{Restriction, Rule};
 use super::{
     accounts, changes, completeness, create, dds, devices, directory, documents, entities,
     exchange, gsn, kad, links, live, metadata, node, ontologies, publish, query, range,
-    registry_file, rights, sensors, sparql, streams, surroundings, things, wrappers, write,
+    registry_file, rights, sensors, sparql, streams, subscriptions, surroundings, things, wrappers,
+    write,
 };
 use crate::shared::App;
 
@@ -47,6 +48,7 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         surroundings::surroundings,
         publish::publish,
         publish::remove,
+        publish::renew,
         changes::changes,
         documents::list,
         documents::one,
@@ -64,6 +66,10 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         metadata::one,
         metadata::update,
         metadata::delete,
+        subscriptions::list,
+        subscriptions::add,
+        subscriptions::renew,
+        subscriptions::remove,
         streams::list,
         streams::one,
         streams::delete,

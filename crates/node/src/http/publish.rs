@@ -7,9 +7,11 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use chappe_registry::oxrdf::{BlankNode, Literal, NamedNode, NamedOrBlankNode, Term};
-use chappe_registry::{EntityKind, Error, JournalError, Right, Room, triples_from_turtle};
+use chappe_registry::{
+    Attempts, EntityKind, Error, JournalError, Right, Room, triples_from_turtle,
+};
 use chappe_transport::Hop;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::entities::{Entity, unknown_kind};
@@ -43,6 +45,11 @@ pub(crate) struct NewEntity {
     /// URIs.
     #[serde(default)]
     scopes: Vec<String>,
+    /// Seconds after which it is removed, unless its lease is renewed or it is published again. Default: it
+    /// stays.
+    #[serde(default)]
+    #[schema(minimum = 1)]
+    lease_s: Option<u32>,
     /// Its properties.
     #[serde(default)]
     triples: Vec<NewTriple>,
@@ -103,6 +110,7 @@ impl NewEntity {
         let mut entity = chappe_registry::Entity::new(self.key, kind, self.name);
         entity.owner = owner.to_owned();
         (entity.types, entity.scopes) = (self.types, self.scopes);
+        entity.lease_s = self.lease_s;
         for (index, triple) in self.triples.into_iter().enumerate() {
             let triple = triple.triple(&subject);
             entity.triples.push(triple.map_err(|problem| Problem {
@@ -234,9 +242,13 @@ pub(super) async fn published(
     };
     let room = room(app, caller);
     let published = async {
-        match app.registry.publish_as(&reader, &entity, &room)? {
-            Some(publication) => publication.await.map(|_| true),
-            None => Ok(false),
+        let mut attempts = Attempts::default();
+        loop {
+            let publication = app.registry.publish_as(&reader, &entity, &room)?;
+            let is_changed = publication.is_some();
+            if attempts.settle(publication).await? {
+                return Ok(is_changed);
+            }
         }
     };
     match published.await {
@@ -280,6 +292,40 @@ pub(super) fn room(app: &App, caller: &Caller) -> Room {
     }
 }
 
+/// The lease of an entity.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RenewedLease {
+    key: String,
+    /// Seconds from now after which it is removed, unless it is renewed.
+    lease_s: u32,
+}
+
+/// Renews the lease of an entity: it starts again.
+#[utoipa::path(post, path = "/api/v1/entities/{key}/renew", tag = "registry",
+    params(("key" = String, Path, description = "The entity's key, percent-encoded")),
+    responses((status = 200, body = RenewedLease), (status = 401, body = Problem), (status = 404, body = Problem),
+        (status = 403, body = Problem, description = "the caller may not write the entity"),
+        (status = 409, body = Problem, description = "the entity has no lease, or is the node's"),
+        (status = 429, body = Problem)))]
+pub(super) async fn renew(
+    State(app): State<App>,
+    caller: Caller,
+    Name(key): Name,
+) -> Result<Json<RenewedLease>, Response> {
+    let entity = app.registry.require(&key, &caller.reader(), Right::Write);
+    let entity = entity.map_err(|error| registry_problem(&error).into_response())?;
+    if Registrar::is_node(&entity.owner) {
+        let owner = entity.owner;
+        return Err(registry_problem(&Error::NotOwner { key, owner }).into_response());
+    }
+    let renewed = async { app.registry.renew(&key)?.await };
+    match (renewed.await, entity.lease_s) {
+        (Ok(_), Some(lease_s)) => Ok(Json(RenewedLease { key, lease_s })),
+        (Ok(_), None) => Err(registry_problem(&Error::NoLease(key)).into_response()),
+        (Err(error), _) => Err(with_pause(registry_problem(&error))),
+    }
+}
+
 /// Removes an entity that a client published.
 #[utoipa::path(delete, path = "/api/v1/entities/{key}", tag = "registry",
     params(("key" = String, Path, description = "The entity's key, percent-encoded")),
@@ -309,13 +355,16 @@ pub(super) async fn remove(
         return Err(registry_problem(&error).into_response());
     }
     let removed = async {
-        match app.registry.remove_as(&caller.reader(), &key)? {
-            Some(publication) => publication.await,
-            None => Ok(app.registry.revision()),
+        let mut attempts = Attempts::default();
+        loop {
+            let publication = app.registry.remove_as(&caller.reader(), &key)?;
+            if attempts.settle(publication).await? {
+                return Ok(());
+            }
         }
     };
     match removed.await {
-        Ok(_) => Ok(StatusCode::NO_CONTENT),
+        Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(Error::Unknown(_)) => Err(unknown()),
         Err(error) => Err(with_pause(registry_problem(&error))),
     }
@@ -327,6 +376,8 @@ pub(super) fn registry_problem(error: &Error) -> Problem {
         Error::InvalidEntity { .. } => invalid(text),
         Error::Unknown(key) => Problem::not_found(format!("there is no entity {key:?}")),
         Error::NotOwner { .. } => Problem::new(StatusCode::CONFLICT, text),
+        Error::NoLease(_) => Problem::new(StatusCode::CONFLICT, text)
+            .hint("publish the entity with lease_s; without, it stays until it is removed"),
         Error::KeyTaken(_) => Problem::new(StatusCode::CONFLICT, text).hint("choose another key"),
         Error::NoRight { key, right, .. } => {
             let status = match right {

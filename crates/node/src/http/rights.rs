@@ -15,7 +15,7 @@ use super::problem::Problem;
 use super::publish::{registry_problem, room};
 use super::write::busy::with_pause;
 use crate::accounts::{Caller, OPERATOR, Unchanged};
-use crate::registrar::{Registrar, RightsError};
+use crate::registrar::{self, Registrar, RightsError};
 use crate::shared::App;
 
 /// Those who have each right to an entity, besides its owner and administrators of the node: `everybody`,
@@ -189,12 +189,8 @@ pub(super) async fn set(
             let set = of.registrar.set_rights(&reader, &its_key, rights, &room);
             return set.await;
         }
-        let (publication, entity) = of.registry.set_rights(&reader, &its_key, &rights, &room)?;
-        let is_changed = publication.is_some();
-        if let Some(publication) = publication {
-            publication.await.map_err(RightsError::from)?;
-        }
-        Ok((is_changed, entity))
+        let set = registrar::set_rights(&of.registry, &reader, &its_key, &rights, &room);
+        Ok(set.await?)
     });
     let (is_changed, entity) = match set.await {
         Ok(Ok(set)) => set,

@@ -9,6 +9,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use chappe_registry::uddi::message::fault_text;
 use chappe_registry::uddi::{Error, ErrorCode};
+use chappe_xml::Element;
 
 use super::{uddi, uddi_metadata, wsdl};
 use crate::accounts::Caller;
@@ -33,11 +34,12 @@ pub(super) async fn judge(State(app): State<App>, request: Request, next: Next) 
     if mode == SignatureMode::Off || request.method() != Method::POST {
         return next.run(request).await;
     }
-    let answer = match read(&app, mode, request).await {
-        Ok(request) => next.run(request).await,
-        Err(answer) => answer,
+    let (answer, relates_to) = match read(&app, mode, request).await {
+        Ok((request, relates_to)) => (next.run(request).await, relates_to),
+        Err((answer, relates_to)) => (answer, relates_to),
     };
-    sign(&app, mode, answer).await.unwrap_or_else(|reason| {
+    let signed = sign(&app, mode, answer, relates_to).await;
+    signed.unwrap_or_else(|reason| {
         let text = format!("cannot sign the answer: {reason}");
         tracing::warn!("{text}");
         uddi::failed(&app, &Error::new(ErrorCode::FatalError, text))
@@ -46,7 +48,12 @@ pub(super) async fn judge(State(app): State<App>, request: Request, next: Next) 
 
 /// A signed answer. It takes no permit: the change that it answers may have been made.
 /// What is no SOAP, such as a refusal of HTTP, stays as it is.
-async fn sign(app: &App, mode: SignatureMode, answer: Response) -> Result<Response, String> {
+async fn sign(
+    app: &App,
+    mode: SignatureMode,
+    answer: Response,
+    relates_to: Option<Element>,
+) -> Result<Response, String> {
     let kind = answer.headers().get(header::CONTENT_TYPE);
     if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/xml")) {
         return Ok(answer);
@@ -56,15 +63,20 @@ async fn sign(app: &App, mode: SignatureMode, answer: Response) -> Result<Respon
     let body = axum::body::to_bytes(body, usize::MAX).await;
     let body = body.map_err(|error| error.to_string())?;
     let of = app.clone();
-    let signed = tokio::task::spawn_blocking(move || signatures::answer(&of, mode, &body));
+    let signed =
+        tokio::task::spawn_blocking(move || signatures::answer(&of, mode, &body, relates_to));
     let text = signed.await.map_err(|error| error.to_string())??;
     parts.headers.remove(header::CONTENT_LENGTH);
     Ok(Response::from_parts(parts, Body::from(text)))
 }
 
-/// The request with the elements that were signed, or as it is.
-async fn read(app: &App, mode: SignatureMode, request: Request) -> Result<Request, Response> {
-    let failed = |error: Error| uddi::failed(app, &error);
+/// The request with the elements that were signed, or as it is, or the answer; and what the answer relates to.
+async fn read(
+    app: &App,
+    mode: SignatureMode,
+    request: Request,
+) -> Result<(Request, Option<Element>), (Response, Option<Element>)> {
+    let failed = |error: Error| (uddi::failed(app, &error), None);
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
     let peer = peer.map_or_else(String::new, |ConnectInfo(peer)| peer.ip().to_string());
     let caller = request
@@ -82,7 +94,8 @@ async fn read(app: &App, mode: SignatureMode, request: Request) -> Result<Reques
         document,
         signer,
         is_signed,
-    } = received.map_err(|fault| uddi::faulty(fault_text(fault)))?;
+        relates_to,
+    } = received.map_err(|fault| (uddi::faulty(fault_text(fault)), None))?;
     match signer {
         Some(signer) => {
             let signer = match app.config.access.read {
@@ -94,10 +107,12 @@ async fn read(app: &App, mode: SignatureMode, request: Request) -> Result<Reques
         None if is_signed && mode == SignatureMode::Required => {
             let detail = "no account has the certificate that signed the message (hint: chappe account add NAME \
                           --certificate SUBJECT)";
-            return Err(failed(Error::new(ErrorCode::UnknownUser, detail)));
+            let error = Error::new(ErrorCode::UnknownUser, detail);
+            return Err((uddi::failed(app, &error), relates_to));
         }
         None => {}
     }
     parts.headers.remove(header::CONTENT_LENGTH);
-    Ok(Request::from_parts(parts, Body::from(document)))
+    let request = Request::from_parts(parts, Body::from(document));
+    Ok((request, relates_to))
 }

@@ -16,8 +16,8 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chappe_identity::{Host, Reach, Role, Token};
 use chappe_registry::uddi::message::{self, Answer, Message, Port, Request};
-use chappe_registry::uddi::{Error, ErrorCode, Publisher};
-use chappe_registry::{Access, Publication};
+use chappe_registry::uddi::{Error, ErrorCode, Publisher, Values};
+use chappe_registry::{Access, Attempts, Publication};
 use chappe_transport::Hop;
 use chappe_xml::Limits;
 
@@ -35,10 +35,10 @@ use crate::shared::App;
 pub(super) const INQUIRY: &str = "/uddi/inquiry";
 /// The path of publication.
 pub(super) const PUBLISH: &str = "/uddi/publish";
+/// The path of entities by their keys.
+pub(super) const GET_PATH: &str = message::GET_PATH;
 /// The path of the schema of `xml:lang`, next to them.
 pub(super) const LANG: &str = "/uddi/xml.xsd";
-/// Attempts at a request that other nodes overtake in a shared registry; with each some node has made a change.
-const CONFLICTS_MAX: u32 = 256;
 /// Maximum memory of a request's tree; reason: a batch of changes has at most 4 MiB.
 const TREE_BYTES_MAX: usize = 32 << 20;
 
@@ -126,7 +126,12 @@ pub(super) async fn run<T: Send + 'static>(
 }
 
 /// Answers an inquiry. The caller of a signed one is known only here, so the role is checked here.
-pub(super) async fn inquire(State(app): State<App>, caller: Caller, body: Body) -> Response {
+pub(super) async fn inquire(
+    State(app): State<App>,
+    caller: Caller,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
     if let Err((reason, problem)) = for_the_whole_node(&caller, Role::Read) {
         let (drops, detail) = (&app.observability.drops, problem.detail.clone());
         drops.record(
@@ -141,6 +146,19 @@ pub(super) async fn inquire(State(app): State<App>, caller: Caller, body: Body) 
     let answered = async {
         let bytes = read(&app, body).await?;
         let reader = caller.reader();
+        let base = parts::own_url(&app, &headers);
+        if !app.checkers.is_empty() {
+            let message = bytes.clone();
+            let values = run(&app, &caller, move |app| {
+                let received = message::receive(&message, limits(app), Port::Inquiry, "").ok()?;
+                locally_valid(app, &received.request)
+            });
+            if let Some(values) = values.await? {
+                app.checkers
+                    .check(&app.observability.drops, &values)
+                    .await?;
+            }
+        }
         run(&app, &caller, move |app| {
             let operator = &app.identity.name;
             let received = message::receive(&bytes, limits(app), Port::Inquiry, operator);
@@ -150,7 +168,10 @@ pub(super) async fn inquire(State(app): State<App>, caller: Caller, body: Body) 
             };
             let inquiry = app.registry.uddi(&reader);
             match inquiry.answer(request, &app.taxonomies) {
-                Ok(answer) => soap(StatusCode::OK, answer.to_text(operator)),
+                Ok(answer) => {
+                    let answer = answer.with_discovery_urls(&base);
+                    soap(StatusCode::OK, answer.to_text(operator))
+                }
                 Err(error) => failed(app, &error),
             }
         })
@@ -162,6 +183,31 @@ pub(super) async fn inquire(State(app): State<App>, caller: Caller, body: Body) 
     }
 }
 
+/// The entities of a request that services of others check, unless it fails without them.
+fn locally_valid(app: &App, request: &Request) -> Option<Values> {
+    let values = request.checked_values()?;
+    app.taxonomies.validate(&values).ok()?;
+    Some(values)
+}
+
+/// Asks the services of others about the values of a request for publication, if its sender may publish.
+async fn check_values(app: &App, sender: &Caller, bytes: &Bytes) -> Result<(), Error> {
+    if app.checkers.is_empty() {
+        return Ok(());
+    }
+    let (message, of) = (bytes.clone(), sender.clone());
+    let values = run(app, sender, move |app| {
+        let received = message::receive(&message, limits(app), Port::Publication, "").ok()?;
+        let publisher = publisher(app, received.token.as_deref(), &of).ok()?;
+        may_publish(&publisher).ok()?;
+        locally_valid(app, &received.request)
+    });
+    match values.await? {
+        Some(values) => app.checkers.check(&app.observability.drops, &values).await,
+        None => Ok(()),
+    }
+}
+
 /// Answers a request for publication. Its change and the record of it complete even if the client
 /// disconnects meanwhile.
 pub(super) async fn publish(State(app): State<App>, request: HttpRequest) -> Response {
@@ -169,32 +215,26 @@ pub(super) async fn publish(State(app): State<App>, request: HttpRequest) -> Res
     let address = peer.map(|ConnectInfo(peer)| peer.ip());
     let caller = request.extensions().get::<Caller>();
     let caller = caller.cloned().unwrap_or_default();
+    let base = parts::own_url(&app, request.headers());
     let body = request.into_body();
     let of = app.clone();
     let running = tokio::spawn(async move {
         let bytes = read(&of, body).await?;
-        let mut conflicts = 0;
+        let checked = check_values(&of, &caller, &bytes).await;
+        let mut attempts = Attempts::default();
         loop {
             let message = bytes.clone();
-            let sender = caller.clone();
-            let outcome = run(&of, &caller, move |app| {
-                change(app, &message, &sender, address)
-            });
+            let sender = Sender {
+                caller: caller.clone(),
+                address,
+                base: base.clone(),
+                checked: checked.clone(),
+            };
+            let outcome = run(&of, &caller, move |app| change(app, &message, &sender));
             let mut outcome = outcome.await?;
-            if let Some(publication) = outcome.publication.take()
-                && let Err(error) = publication.await
-            {
-                conflicts += 1;
-                if error.is_conflict() && conflicts < CONFLICTS_MAX {
-                    // Another node was faster: the request is planned again on its changes.
-                    if let Some((_, charge)) = outcome.change {
-                        Audit::cancel(&of, charge);
-                    }
-                    continue;
-                }
-                outcome.answer = Err(error.into());
+            if outcome.is_settled(&of, &mut attempts).await {
+                return Ok::<Response, Error>(outcome.complete(&of).await);
             }
-            return Ok::<Response, Error>(outcome.complete(&of).await);
         }
     });
     match running.await {
@@ -264,7 +304,25 @@ impl Outcome {
         }
     }
 
-    /// Waits until the changes are durable, and records them.
+    /// Waits until the changes are durable. `false`: another node was faster, so the request has to be
+    /// planned again on its changes.
+    pub(super) async fn is_settled(&mut self, app: &App, attempts: &mut Attempts) -> bool {
+        match attempts.settle(self.publication.take()).await {
+            Ok(true) => true,
+            Ok(false) => {
+                if let Some((_, charge)) = self.change.take() {
+                    Audit::cancel(app, charge);
+                }
+                false
+            }
+            Err(error) => {
+                self.answer = Err(error.into());
+                true
+            }
+        }
+    }
+
+    /// Records the changes, which are settled.
     pub(super) async fn complete(self, app: &App) -> Response {
         let answer = self.recorded(app).await;
         answer.unwrap_or_else(|error| failed(app, &error))
@@ -272,12 +330,7 @@ impl Outcome {
 
     /// The same; the caller answers errors.
     pub(super) async fn recorded(self, app: &App) -> Result<Response, Error> {
-        let mut answer = self.answer;
-        if let Some(publication) = self.publication
-            && let Err(error) = publication.await
-        {
-            answer = Err(error.into());
-        }
+        let answer = self.answer;
         if let Some((mut change, charge)) = self.change {
             // SOAP has one status for all faults; the record says whose fault it was.
             change.status = match &answer {
@@ -291,8 +344,20 @@ impl Outcome {
     }
 }
 
+/// The sender of a request for publication, and what is known of the request before it is run.
+struct Sender {
+    /// The account of the connection.
+    caller: Caller,
+    address: Option<IpAddr>,
+    /// The address of this node for it.
+    base: String,
+    /// What services of others say of its values.
+    checked: Result<(), Error>,
+}
+
 /// Reads a message and runs its request, without waiting for the disk.
-fn change(app: &App, bytes: &[u8], sender: &Caller, address: Option<IpAddr>) -> Outcome {
+fn change(app: &App, bytes: &[u8], sender: &Sender) -> Outcome {
+    let address = sender.address;
     let operator = &app.identity.name;
     let received = message::receive(bytes, limits(app), Port::Publication, operator);
     let Message {
@@ -309,6 +374,7 @@ fn change(app: &App, bytes: &[u8], sender: &Caller, address: Option<IpAddr>) -> 
             };
         }
     };
+    let request = request.without_discovery_urls();
     let text = |answer: &Answer| soap(StatusCode::OK, answer.to_text(operator));
     if let Request::AuthToken {
         user_id,
@@ -322,7 +388,7 @@ fn change(app: &App, bytes: &[u8], sender: &Caller, address: Option<IpAddr>) -> 
             change: None,
         };
     }
-    let caller = match publisher(app, token.as_deref(), sender) {
+    let caller = match publisher(app, token.as_deref(), &sender.caller) {
         Ok(caller) => caller,
         Err(error) => return Outcome::refused(error),
     };
@@ -354,9 +420,13 @@ fn change(app: &App, bytes: &[u8], sender: &Caller, address: Option<IpAddr>) -> 
             Err(wait) => return Outcome::refused(no_audit_room(&caller, wait)),
         };
     }
-    let done = may_publish(&caller).and_then(|()| save(app, &caller, &request));
+    let done = may_publish(&caller).and_then(|()| {
+        sender.checked.clone()?;
+        save(app, &caller, &request)
+    });
     match done {
         Ok((answer, publication)) => {
+            let answer = answer.with_discovery_urls(&sender.base);
             let subject = format!("{name} {}", request.keys(&answer).join(", "));
             let change = (record(subject), charge.flatten());
             Outcome::answered(app, text(&answer), publication, change)
@@ -508,7 +578,8 @@ mod tests {
         crate::node::tests::on_node(few, async |app| {
             let caller = Caller::operator();
             let _all = parts::permit(app, &caller, RequestKind::Query).unwrap();
-            let response = inquire(State(app.clone()), caller, Body::empty()).await;
+            let response =
+                inquire(State(app.clone()), caller, HeaderMap::new(), Body::empty()).await;
             assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
             let body = axum::body::to_bytes(response.into_body(), 10_000).await;
             let body = String::from_utf8(body.unwrap().into()).unwrap();

@@ -12,6 +12,7 @@ use axum::extract::{ConnectInfo, Request as HttpRequest, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use chappe_identity::{Reach, Role};
+use chappe_registry::Attempts;
 use chappe_registry::metadata::Annotator;
 use chappe_registry::metadata::message::{self, Message, Request};
 use chappe_registry::uddi::message::fault_text;
@@ -49,9 +50,17 @@ pub(super) async fn ask(State(app): State<App>, request: HttpRequest) -> Respons
     let of = app.clone();
     let running = tokio::spawn(async move {
         let bytes = read(&of, body).await?;
-        let payer = caller.clone();
-        let outcome = run(&of, &payer, move |app| answer(app, &bytes, caller, address)).await?;
-        outcome.recorded(&of).await
+        let mut attempts = Attempts::default();
+        loop {
+            let (message, sender) = (bytes.clone(), caller.clone());
+            let outcome = run(&of, &caller, move |app| {
+                answer(app, &message, sender, address)
+            });
+            let mut outcome = outcome.await?;
+            if outcome.is_settled(&of, &mut attempts).await {
+                return outcome.recorded(&of).await;
+            }
+        }
     });
     match running.await {
         Ok(Ok(response)) => response,

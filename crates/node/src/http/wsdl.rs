@@ -15,7 +15,7 @@ use chappe_registry::uddi::message::fault_text;
 use chappe_registry::uddi::{Error, ErrorCode, Publisher};
 use chappe_registry::wsdl::NewDocument;
 use chappe_registry::wsdl::message::{self, Add, Answer, Message, Request};
-use chappe_registry::{Access, Publication, Right};
+use chappe_registry::{Access, Attempts, Publication, Right};
 
 use super::publish::room;
 use super::uddi::{self, Outcome};
@@ -48,8 +48,13 @@ pub(super) async fn answer(State(app): State<App>, request: HttpRequest) -> Resp
         match uddi::run(&of, &caller, read).await? {
             Err(fault) => Ok(uddi::faulty(fault_text(fault))),
             Ok(message) if message.request.is_change() => {
-                let outcome = change(&of, message, &caller, address).await?;
-                Ok(outcome.complete(&of).await)
+                let mut attempts = Attempts::default();
+                loop {
+                    let mut outcome = change(&of, message.clone(), &caller, address).await?;
+                    if outcome.is_settled(&of, &mut attempts).await {
+                        return Ok(outcome.complete(&of).await);
+                    }
+                }
             }
             Ok(message) => inquire(&of, caller, message).await,
         }

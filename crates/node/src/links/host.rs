@@ -20,7 +20,7 @@ use super::{is_removed, link_key, link_name};
 use crate::accounts::{Caller, View};
 use crate::catalogue::{AUDIT, CatalogueError, Entry};
 use crate::completeness::{Loss, LossKind};
-use crate::config::Read;
+use crate::config::{Config, Read};
 use crate::notices::NoticeKind;
 use crate::registrar::LINK_TYPE;
 use crate::shared::{App, Shared};
@@ -28,8 +28,13 @@ use crate::{catalogue, clock, streams};
 
 /// The policy for addresses that clients name.
 pub(crate) fn contact_policy(app: &Shared) -> AddressPolicy {
-    let prefixes = app.config.exchange.contacts();
-    let policy = crate::devices::policy(&app.config.discovery);
+    contact_policy_of(&app.config)
+}
+
+/// The same, of a configuration.
+pub(crate) fn contact_policy_of(config: &Config) -> AddressPolicy {
+    let prefixes = config.exchange.contacts();
+    let policy = crate::devices::policy(&config.discovery);
     prefixes
         .fold(policy, AddressPolicy::allow)
         .loopback_by_prefix()

@@ -375,6 +375,7 @@ mod tests {
                         piece_type: "urn:trust".to_owned(),
                         value,
                         rule: None,
+                        lease_s: None,
                     };
                     let reader = Principal::Operator;
                     Annotator::new(&app.registry, author, reader, 0, &mut random)

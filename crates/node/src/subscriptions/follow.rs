@@ -1,9 +1,11 @@
 //! One subscriber: reads its changes, with its rights as they are at that moment.
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use chappe_registry::{
-    Interrupt, Mark, Principal, SparqlError, SparqlLimits, Watch, WatchItem, WatchStart, WatchStep,
+    Interrupt, Mark, SparqlError, SparqlLimits, Watch, WatchItem, WatchStart, WatchStep,
     WatchSubject,
 };
 use tokio::task::JoinHandle;
@@ -91,18 +93,25 @@ impl Follow {
         self.watch.as_ref().and_then(Watch::mark)
     }
 
-    /// The subscriber as it is now.
-    fn principal(&self) -> Result<Principal, FollowEnd> {
-        let Some(session) = self.caller.session() else {
-            return Ok(self.caller.reader());
-        };
-        let caller = self.app.accounts.of_session(&session);
-        let caller = caller.map_err(|_| FollowEnd::Account)?;
-        Ok(caller.reader())
+    /// What to do next, for the subscriber as it is at each look.
+    async fn step(&mut self) -> Result<WatchStep, FollowEnd> {
+        let watch = self.watch.as_mut().ok_or(FollowEnd::Failed)?;
+        let (app, caller) = (&self.app, &self.caller);
+        let session = caller.session();
+        poll_fn(|context| {
+            let principal = match &session {
+                None => caller.reader(),
+                Some(session) => match app.accounts.of_session(session) {
+                    Ok(now) => now.reader(),
+                    Err(_) => return Poll::Ready(Err(FollowEnd::Account)),
+                },
+            };
+            watch.poll_step(context, &principal).map(Ok)
+        })
+        .await
     }
 
-    /// The next event. It may be dropped and called again without losing one. A change of the rights of the
-    /// subscriber is noticed when it is called.
+    /// The next event. It may be dropped and called again without losing one.
     pub(crate) async fn next(&mut self) -> Result<WatchItem, FollowEnd> {
         loop {
             if let Some(evaluation) = &mut self.evaluation {
@@ -114,9 +123,7 @@ impl Follow {
                 self.watch = Some(evaluated.watch);
                 evaluated.outcome?;
             }
-            let principal = self.principal()?;
-            let watch = self.watch.as_mut().ok_or(FollowEnd::Failed)?;
-            match watch.step(&principal).await {
+            match self.step().await? {
                 WatchStep::Event(item) => return Ok(item),
                 WatchStep::Evaluate => self.evaluate().await?,
             }

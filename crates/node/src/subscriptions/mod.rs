@@ -1,9 +1,15 @@
 //! Subscriptions to changes of the registry, and how their events look to people and programs.
 //!
 //! [`follow::Follow`] drives the machine `registry::Watch` for one subscriber. [`stream`] delivers its events
-//! as server-sent events, over the connection that asked for them.
+//! as server-sent events, over the connection that asked for them; [`eventing`] by WS-Eventing,
+//! [`mail`] by e-mail.
 
+pub(crate) mod eventing;
 mod follow;
+pub(crate) mod mail;
+mod mailer;
+pub(crate) mod sources;
+pub(crate) mod stored;
 pub(crate) mod stream;
 
 use chappe_registry::{EntityKind, SparqlAnswer, WatchEvent, WatchItem};

@@ -1,9 +1,10 @@
-//! Removes Thing Descriptions at the end of their time (WoT Discovery, section 7.3.1.2).
+//! Removes Thing Descriptions at the time that they name (WoT Discovery, section 7.3.1.2). Those with a time to live
+//! have a lease instead, which no step of the wall clock ends.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use chappe_registry::{Change, EntityKind, FeedItem, Principal, Search, thing};
+use chappe_registry::{Attempts, Change, EntityKind, FeedItem, Principal, Search, thing};
 
 use crate::clock;
 use crate::shared::App;
@@ -35,7 +36,8 @@ impl Ends {
     /// Reads the end of one thing.
     fn read(&mut self, app: &App, key: &str) {
         let entity = app.registry.get(key, &Principal::Operator);
-        let entity = entity.filter(|entity| entity.kind == EntityKind::Thing);
+        let entity =
+            entity.filter(|entity| entity.kind == EntityKind::Thing && entity.lease_s.is_none());
         self.set(key, entity.as_ref().and_then(thing::expiry_ms));
     }
 
@@ -109,12 +111,16 @@ async fn remove_ended(app: &App, ends: &mut Ends) -> bool {
         if end_ms > now_ms {
             break;
         }
-        let removed = match app.registry.remove_expired_thing(&key, now_ms) {
-            Ok(Some(publication)) => publication.await.map(drop),
-            Ok(None) => Ok(()),
-            Err(error) => Err(error),
+        let mut attempts = Attempts::default();
+        let removed = async {
+            loop {
+                let publication = app.registry.remove_expired_thing(&key, now_ms)?;
+                if attempts.settle(publication).await? {
+                    return Ok::<_, chappe_registry::Error>(());
+                }
+            }
         };
-        if let Err(error) = removed {
+        if let Err(error) = removed.await {
             tracing::warn!(%error, thing = key, "cannot remove a thing that has ended");
             return false;
         }

@@ -67,6 +67,17 @@ impl Things {
         }
     }
 
+    /// Forgets what was remembered for a change that another node's took the place of.
+    pub(crate) fn forget(&self, revision: u64, key: &str) {
+        let mut patches = self.patches();
+        let Patches { changes, bytes } = &mut *patches;
+        changes.retain(|patch| {
+            let is_kept = patch.revision != revision || patch.key != key;
+            *bytes -= if is_kept { 0 } else { patch.text.len() };
+            is_kept
+        });
+    }
+
     /// The difference that the change of this revision made, as a JSON text.
     pub(crate) fn patch(&self, revision: u64, key: &str) -> Option<Arc<str>> {
         let patches = self.patches();

@@ -23,6 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use chappe_stream::DescriptorError;
+use chappe_transport::signatures::Signing;
 use chappe_wrappers::{ExporterFile, NodeParts, Notes, StreamNow, WrapperFile};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
@@ -361,6 +362,10 @@ fn node_parts(app: &App) -> NodeParts {
                 level: log.log().level(),
                 last: log.log().last(),
             })
+        }),
+        signing: app.signatures.clone().map(|signatures| Signing {
+            signatures,
+            mode: app.config.signatures.hosted.into(),
         }),
     }
 }

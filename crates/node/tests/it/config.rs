@@ -349,6 +349,52 @@ fn a_certificate_has_its_key_or_is_made() {
 }
 
 #[test]
+fn signatures_have_no_way_around() {
+    let load = |rest: &str| {
+        let text = format!("[signatures]\nauthorities = \"ca.pem\"\n{rest}");
+        load(&file(&text))
+    };
+    let table = [
+        (
+            "publication = \"required\"",
+            "signatures.documents",
+            "/uddi/wsdl",
+        ),
+        (
+            "metadata = \"required\"\ndocuments = \"accepted\"",
+            "signatures.publication",
+            "/uddi/publish",
+        ),
+    ];
+    for (text, key, path) in table {
+        let error = load(text).unwrap_err();
+        let [problem] = &error.problems[..] else {
+            panic!("{error}");
+        };
+        assert_eq!(problem.key.as_deref(), Some(key), "{error}");
+        assert!(problem.message.contains(path), "{error}");
+        assert!(problem.hint.as_deref().unwrap().contains("required"));
+    }
+    let weak = "publication = \"required\"\nmetadata = \"required\"\ndocuments = \"accepted\"";
+    let warnings = load(weak).unwrap().warnings();
+    assert_eq!(warnings[0].key.as_deref(), Some("signatures.documents"));
+    let warnings = load("devices = \"required\"").unwrap().warnings();
+    assert_eq!(warnings[0].key.as_deref(), Some("signatures.events"));
+    for fine in [
+        "inquiry = \"required\"",
+        "publication = \"accepted\"",
+        "devices = \"required\"\nevents = \"accepted\"",
+        "publication = \"required\"\nmetadata = \"required\"\ndocuments = \"required\"",
+    ] {
+        assert!(load(fine).unwrap().warnings().is_empty(), "{fine}");
+    }
+    let lists = "[http.tls]\nself_signed = true\nclient_revocation_lists = \"r.crl\"";
+    let error = config::load(&file(lists)).unwrap_err();
+    let key = error.problems[0].key.as_deref();
+    assert_eq!(key, Some("http.tls.client_revocation_lists"));
+}
+
+#[test]
 fn beyond_loopback_only_known_keys_read() {
     let key = "ab".repeat(32);
     let z85 = "JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6";

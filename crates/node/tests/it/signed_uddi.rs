@@ -10,6 +10,7 @@ use ring::rand::SystemRandom;
 use serde_json::json;
 
 use crate::common::{Answer, Operated, block, config, send};
+use chappe_transport::signatures::SignatureFiles;
 
 const INQUIRY: &str = "/uddi/inquiry";
 const PUBLISH: &str = "/uddi/publish";
@@ -56,7 +57,8 @@ fn signed(by: &str, inner: &str, unix_s: u64) -> String {
     signer.sign(&envelope, unix_s, &random).unwrap()
 }
 
-fn with_signatures(directory: &std::path::Path, inquiry: SignatureMode) -> Config {
+/// A configuration whose node signs, and judges messages to `/uddi/inquiry` by this mode.
+pub(crate) fn with_signatures(directory: &std::path::Path, inquiry: SignatureMode) -> Config {
     let mut config = config(directory);
     config.access.read = Read::Token;
     let rules = &mut config.signatures;
@@ -223,6 +225,49 @@ fn what_was_not_signed_has_no_effect() {
             .told(INQUIRY, &signed("rsa", &find("%"), unix_s()))
             .await;
         assert!(verified(&unknown).contains("E_unknownUser"), "{unknown:?}");
+        world.node.shutdown().await.unwrap();
+    });
+}
+
+/// The example of the library, which docs/signatures.md shows.
+#[path = "../../../transport/examples/signed_uddi.rs"]
+#[allow(dead_code, reason = "its command line is not used here")]
+mod example;
+
+#[test]
+fn the_example_of_the_library_reads_only_what_answers_its_request() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let config = with_signatures(directory.path(), SignatureMode::Required);
+        let world = Operated::start(&config, None).await;
+        // The issuer counts, too.
+        let issuer = |name: &str| format!("O=Ward 3,CN=p256;issuer=O=Ward 3,CN={name}");
+        world.signer("eve", &issuer("other"), &["read"]).await;
+        let key = directory.path().join("ada.key");
+        std::fs::write(&key, file("p256.key")).unwrap();
+        let only_owner = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&key, only_owner).unwrap();
+        let files = SignatureFiles {
+            authorities: format!("{FOLDER}root.pem").into(),
+            certificate: Some((format!("{FOLDER}p256.pem").into(), key)),
+            ..SignatureFiles::default()
+        };
+        let ask = async |body: &str| {
+            let url = format!("http://{}{INQUIRY}", world.node.address());
+            example::call(&url, &files, Element::parse(body.as_bytes()).unwrap()).await
+        };
+        let unknown = ask(&find("%")).await.unwrap_err();
+        println!("{unknown}");
+        let unknown = example::detail(&*unknown);
+        assert!(unknown.contains("E_unknownUser"), "{unknown}");
+        world
+            .signer("ada", &issuer("root"), &["read", "write"])
+            .await;
+        let found = ask(&find("%")).await.unwrap();
+        assert_eq!(&*found.name.local, "businessList");
+        let fault = ask("<find_nothing generic='2.0' xmlns='urn:uddi-org:api_v2'/>").await;
+        let fault = example::detail(&*fault.unwrap_err());
+        assert!(fault.contains("E_"), "{fault}");
         world.node.shutdown().await.unwrap();
     });
 }

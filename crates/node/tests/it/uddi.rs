@@ -47,7 +47,7 @@ impl Operated {
         send(&self.node, "POST", path, &fields, message.as_bytes()).await
     }
 
-    async fn ask(&self, name: &str, attributes: &str, inner: &str) -> Answer {
+    pub(crate) async fn ask(&self, name: &str, attributes: &str, inner: &str) -> Answer {
         self.soap(INQUIRY, &envelope(name, attributes, inner)).await
     }
 

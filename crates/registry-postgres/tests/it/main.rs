@@ -4,6 +4,7 @@
 //! and for single connections. Without the programs of PostgreSQL the tests print that they are skipped.
 
 mod cluster;
+mod leases;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

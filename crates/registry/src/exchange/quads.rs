@@ -316,6 +316,7 @@ impl Partial {
             owner: self.owner.unwrap_or_default(),
             access,
             rights: self.rights,
+            lease_s: None,
             triples,
             key,
         };

@@ -27,6 +27,9 @@ pub struct Draft {
     /// Who may read and change it. `None`: for a new piece, those who may read the subject read it;
     /// for a known one, as before.
     pub rule: Option<(Access, Rights)>,
+    /// Seconds after which it is removed unless its lease is renewed. `None`: a new piece stays, and a known one
+    /// keeps the lease that it has. An update renews it.
+    pub lease_s: Option<u32>,
 }
 
 /// A change that is visible and durable once `publication` resolves.
@@ -110,6 +113,9 @@ impl<'a> Annotator<'a> {
                 return Err(Error::invalid("subject", reason));
             }
             let (access, rights) = self.rule(state, draft, known.as_ref())?;
+            let lease_s = draft
+                .lease_s
+                .or(known.as_ref().and_then(|piece| piece.lease_s));
             let author = known.map_or_else(|| self.name.to_owned(), |piece| piece.author);
             let piece = Piece {
                 key: draft.key.clone().unwrap_or_else(|| new_key.clone()),
@@ -120,6 +126,7 @@ impl<'a> Annotator<'a> {
                 date_ms: self.unix_ms,
                 access,
                 rights,
+                lease_s,
             };
             Ok::<_, Error>((vec![Step::Publish(piece.to_entity()?)], piece))
         })?;
@@ -258,6 +265,7 @@ mod tests {
             piece_type: "urn:trust".to_owned(),
             value: Value::Text("high".to_owned()),
             rule: None,
+            lease_s: None,
         };
         let mut bits = 0;
         let mut random = || {

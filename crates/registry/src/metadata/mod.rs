@@ -30,6 +30,7 @@
 //!     piece_type: "urn:trust".into(),
 //!     value: Value::Text("calibrated".into()),
 //!     rule: None,
+//!     lease_s: None,
 //! };
 //! ada.attach(&draft)?.wait()?;
 //! let calibrated = Criterion {
@@ -47,11 +48,13 @@ mod annotate;
 mod error;
 mod find;
 pub mod message;
+mod operations;
 mod piece;
 mod wsdl_part;
 
 pub use annotate::{Annotator, Changed, Draft};
 pub use error::Error;
 pub use find::{Criterion, DEFAULT_PAGE, MAX_CRITERIA, MAX_PAGE, Metadata, Page};
+pub use operations::{FindMessage, FindOperations};
 pub use piece::{Piece, Value};
 pub use wsdl_part::WsdlPart;

@@ -7,6 +7,8 @@ use super::error::Error;
 use crate::access::Access;
 use crate::entity::{Entity, EntityKind, MAX_TERM_BYTES, MAX_TRIPLES};
 use crate::piece_keys;
+use crate::rdf_document::triples_from_document;
+use crate::results::ResultFormat;
 use crate::rights::Rights;
 use crate::time::timestamp;
 use crate::turtle::triples_from_turtle;
@@ -16,6 +18,14 @@ use crate::vocabulary;
 const MAX_IRI_BYTES: usize = crate::entity::MAX_TEXT_BYTES;
 /// Characters of a value in the name of its entity.
 const NAME_CHARACTERS: usize = 60;
+
+/// The refusal of a graph.
+fn of_graph(error: crate::error::Error) -> Error {
+    match error {
+        crate::error::Error::InvalidEntity { reason, .. } => Error::invalid("graph", reason),
+        other => other.into(),
+    }
+}
 
 /// The value of a piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,11 +52,17 @@ impl Value {
     /// # Errors
     /// [`Error::Invalid`] with the position of the first fault, or the limit that was exceeded.
     pub fn from_turtle(base: &str, text: &str) -> Result<Self, Error> {
-        let triples = triples_from_turtle(base, text).map_err(|error| match error {
-            crate::error::Error::InvalidEntity { reason, .. } => Error::invalid("graph", reason),
-            other => other.into(),
-        })?;
+        let triples = triples_from_turtle(base, text).map_err(of_graph)?;
         Ok(Self::Graph(triples))
+    }
+
+    /// The graph of a document in RDF/XML, as [`Value::from_turtle`] reads one in Turtle.
+    ///
+    /// # Errors
+    /// As [`Value::from_turtle`]; a document type declaration is refused.
+    pub fn from_rdf_xml(base: &str, text: &str) -> Result<Self, Error> {
+        let triples = triples_from_document(ResultFormat::RdfXml, base, text.as_bytes());
+        Ok(Self::Graph(triples.map_err(of_graph)?))
     }
 
     /// The term by which pieces with this value are found; `None` for a graph.
@@ -106,6 +122,8 @@ pub struct Piece {
     pub access: Access,
     /// Further rights of others.
     pub rights: Rights,
+    /// Seconds after which it is removed unless its lease is renewed; without, it stays.
+    pub lease_s: Option<u32>,
 }
 
 impl Piece {
@@ -124,6 +142,7 @@ impl Piece {
         entity.owner.clone_from(&self.author);
         entity.access = self.access.clone();
         entity.rights = self.rights.clone();
+        entity.lease_s = self.lease_s;
         let mut say = |predicate: NamedNodeRef<'_>, object: Term| {
             let triple = Triple::new(own.clone(), predicate.into_owned(), object);
             entity.triples.push(triple);
@@ -180,6 +199,7 @@ impl Piece {
             author: entity.owner,
             access: entity.access,
             rights: entity.rights,
+            lease_s: entity.lease_s,
         })
     }
 }

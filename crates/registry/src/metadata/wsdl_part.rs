@@ -105,6 +105,13 @@ impl WsdlPart {
     }
 }
 
+/// The namespace and the local name of a message with this IRI.
+pub(crate) fn message_name(iri: &str) -> Option<(&str, &str)> {
+    let (namespace, pointer) = iri.split_once(POINTER)?;
+    let name = pointer.strip_prefix("message(")?.strip_suffix(')')?;
+    Some((namespace, name))
+}
+
 /// Whether an IRI is that of a part of a WSDL document, of any kind.
 pub(crate) fn is_part(iri: &str) -> bool {
     iri.split_once(POINTER)
@@ -139,6 +146,12 @@ mod tests {
             assert!(is_part(&one.iri()));
             assert_eq!(WsdlPart::parse(&one.iri()), Some(one));
         }
+        let message = "http://example.com/pulse#wsdl11.message(measured)";
+        assert_eq!(
+            message_name(message),
+            Some(("http://example.com/pulse", "measured"))
+        );
+        assert_eq!(message_name(iri), None);
         let binding = "http://example.com/pulse#wsdl11.binding(PulseSoap)";
         assert!(is_part(binding));
         for other in [

@@ -22,6 +22,7 @@ pub(super) struct InFlight {
 pub(super) enum Again {
     Publish(Box<Entity>, Room),
     Remove(String),
+    Renew(Vec<String>),
 }
 
 impl Again {
@@ -33,6 +34,7 @@ impl Again {
         match self {
             Self::Publish(entity, room) => registry.publish_within(*entity, &room),
             Self::Remove(key) => registry.remove(&key),
+            Self::Renew(keys) => registry.renew_all(keys),
         }
     }
 }
@@ -114,6 +116,52 @@ impl Drop for Publication {
     fn drop(&mut self) {
         if let Some(in_flight) = self.in_flight.take() {
             self.inner.adopt(in_flight);
+        }
+    }
+}
+
+/// How often other nodes of a shared registry were faster with one request.
+///
+/// A request of several changes is planned on the state that its node knows. If only the receipt reports
+/// that another node changed it first, nothing was changed, and the request has to be planned again:
+///
+/// ```
+/// use chappe_registry::{Attempts, Entity, EntityKind, MemoryJournal, Principal, Registry, Room};
+///
+/// # async fn publish() -> Result<(), chappe_registry::Error> {
+/// let registry = Registry::open(MemoryJournal::new())?;
+/// let entity = Entity::new("urn:x:1", EntityKind::Other, "one");
+/// let mut attempts = Attempts::default();
+/// loop {
+///     let planned = registry.publish_as(&Principal::Operator, &entity, &Room::default())?;
+///     if attempts.settle(planned).await? {
+///         break;
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Default)]
+pub struct Attempts(usize);
+
+impl Attempts {
+    /// Waits until a planned change is durable and visible. `false`: another node was faster, so the
+    /// request has to be planned again. `None` has nothing to wait for.
+    ///
+    /// # Errors
+    /// The journal's error; then nothing was changed. One of them is that other nodes were faster with
+    /// each of many attempts.
+    pub async fn settle(&mut self, publication: Option<Publication>) -> Result<bool, Error> {
+        let Some(publication) = publication else {
+            return Ok(true);
+        };
+        match publication.await {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_conflict() && self.0 < MAX_CONFLICTS => {
+                self.0 += 1;
+                Ok(false)
+            }
+            Err(error) => Err(error),
         }
     }
 }

@@ -308,6 +308,7 @@ impl Registry {
             enrich(&mut after, created_ms, now_ms);
             let entity = to_entity(&after, author.name);
             let mut entity = entity.ok_or_else(|| ThingError::Unknown(key.to_owned()))?;
+            entity.lease_s = Registration::of(&after).and_then(Registration::lease_s);
             match &known {
                 Some(known) => {
                     entity.owner.clone_from(&known.owner);

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::fault::Faults;
 use super::validation::expected;
+use crate::entity::MAX_LEASE_S;
 use crate::time::{parse_date_time, timestamp};
 
 /// Longest time to live in seconds, a hundred years; reason: times have four digits for the year.
@@ -70,6 +71,15 @@ impl Registration {
             expires_ms: time("expires"),
             ttl_s: member.get("ttl").and_then(Value::as_f64),
         })
+    }
+
+    /// The lease of a thing with a time to live, which is not shorter; `None` without, or if it is longer than
+    /// leases are.
+    pub(super) fn lease_s(self) -> Option<u32> {
+        let ttl = Duration::try_from_secs_f64(self.ttl_s?).ok()?;
+        let seconds = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
+        let seconds = u32::try_from(seconds).ok()?;
+        (seconds <= MAX_LEASE_S).then_some(seconds)
     }
 
     /// As a member of a document. What the client added to its own is kept.

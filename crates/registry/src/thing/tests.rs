@@ -173,6 +173,8 @@ fn a_time_to_live_ends_and_is_renewed() {
         registered["registration"]["expires"],
         "2026-03-20T09:47:40.000Z"
     );
+    let lease_s = |key| registry.get(key, &Principal::Operator).unwrap().lease_s;
+    assert_eq!(lease_s(key), Some(60));
     let removed = |now_ms| registry.remove_expired_thing(key, now_ms).unwrap();
     assert!(removed(NOW + 59_999).is_none());
     patch(&registry, key, &json!({}), NOW + 50_000).unwrap();
@@ -183,6 +185,7 @@ fn a_time_to_live_ends_and_is_renewed() {
     // Without it, the client names the end.
     document["registration"] = json!({"expires": "2026-03-20T10:46:41+01:00"});
     put(&registry, &document, NOW).unwrap();
+    assert_eq!(lease_s(key), None);
     assert!(removed(NOW + 999).is_none());
     assert!(removed(NOW + 1_000).is_some());
     document["registration"] = json!({"expires": "2026-03-20T10:46:40+01:00"});

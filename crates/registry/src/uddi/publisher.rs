@@ -14,7 +14,9 @@ use super::taxonomy::Taxonomies;
 use super::value::{BindingTemplate, BusinessEntity, BusinessService, PublisherAssertion, TModel};
 use super::{Owned, save};
 use crate::access::Access;
+use crate::entity::{Entity, EntityKind};
 use crate::limits::Room;
+use crate::record::Step;
 use crate::registry::{Publication, Registry};
 use crate::time::timestamp;
 use crate::uddi_keys::UddiClass;
@@ -66,6 +68,8 @@ pub struct Publisher<'a> {
     random: &'a mut dyn FnMut() -> u128,
     room: Room,
     taxonomies: Option<&'a Taxonomies>,
+    lease_s: Option<u32>,
+    leased: Vec<String>,
 }
 
 impl<'a> Publisher<'a> {
@@ -87,6 +91,8 @@ impl<'a> Publisher<'a> {
             random,
             room: Room::default(),
             taxonomies: None,
+            lease_s: None,
+            leased: Vec::new(),
         }
     }
 
@@ -112,6 +118,20 @@ impl<'a> Publisher<'a> {
         self
     }
 
+    /// Gives the services, bindings and documents that it saves a lease of so many seconds. tModels have none:
+    /// services of other publishers may refer to them.
+    #[must_use]
+    pub fn leased(mut self, lease_s: u32) -> Self {
+        self.lease_s = Some(lease_s);
+        self
+    }
+
+    /// The keys of the entities that the last request saved with a lease.
+    #[must_use]
+    pub fn leased_keys(self) -> Vec<String> {
+        self.leased
+    }
+
     /// The publisher's name.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -134,10 +154,23 @@ impl<'a> Publisher<'a> {
             modified: timestamp(self.unix_ms),
         };
         let random = &mut *self.random;
+        let (lease_s, leased) = (self.lease_s, &mut self.leased);
         let (publication, value) = self.registry.transact(&self.room, |state| {
             let mut draft = Draft::new(state, &self.principal, stamp.clone(), self.taxonomies);
             let value = step(&mut draft, random)?;
-            Ok::<_, Error>((draft.into_steps(), value))
+            let mut steps = draft.into_steps();
+            leased.clear();
+            if lease_s.is_some() {
+                let published = steps.iter_mut().filter_map(|step| match step {
+                    Step::Publish(entity) => Some(entity),
+                    Step::Remove(_) => None,
+                });
+                for entity in published.filter(|entity| may_be_leased(entity)) {
+                    entity.lease_s = lease_s;
+                    leased.push(entity.key.clone());
+                }
+            }
+            Ok::<_, Error>((steps, value))
         })?;
         Ok(Saved { value, publication })
     }
@@ -365,4 +398,14 @@ impl<'a> Publisher<'a> {
         graph.check_size()?;
         Ok(info)
     }
+}
+
+/// Whether nothing of another publisher refers to it.
+fn may_be_leased(entity: &Entity) -> bool {
+    let types = [uddi::SERVICE_TYPE, uddi::BINDING_TYPE];
+    entity.kind == EntityKind::Document
+        || entity
+            .types
+            .iter()
+            .any(|name| types.contains(&name.as_str()))
 }

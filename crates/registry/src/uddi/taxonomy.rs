@@ -2,7 +2,8 @@
 //!
 //! A text has one value in each line. A tab and what follows it are for people, and so are lines
 //! that start with `#`. A line `@categoryBag` or `@identifierBag` allows the values in such bags
-//! only. White space around a value is not part of it.
+//! only. A line `@checker URL` names the service that checks values as well, or alone if the text has no
+//! values. White space around a value is not part of it.
 //!
 //! Source: UDDI 2.04 API specification, save calls (checked taxonomies) and validate_values. The
 //! form of the text is ours.
@@ -40,6 +41,8 @@ struct Taxonomy {
     /// The bags that are allowed; empty: all.
     bags: Vec<BagOf>,
     values: HashSet<Box<str>>,
+    /// The address of the service that checks values.
+    checker: Option<String>,
 }
 
 /// The entities whose references validate_values checks.
@@ -86,6 +89,13 @@ impl Taxonomies {
             if value.is_empty() || value.starts_with('#') {
                 continue;
             }
+            if let Some(url) = value.strip_prefix("@checker ") {
+                let url = url.trim().to_owned();
+                if taxonomy.checker.replace(url).is_some() {
+                    return Err(fail("a second checker".to_owned()));
+                }
+                continue;
+            }
             if let Some(word) = value.strip_prefix('@') {
                 let all = [BagOf::Identifiers, BagOf::Categories];
                 let bag = all.into_iter().find(|bag| bag.as_str() == word);
@@ -120,6 +130,12 @@ impl Taxonomies {
         self.by_tmodel.is_empty()
     }
 
+    /// The services that check values: the tModels of their sets with their addresses.
+    pub fn checkers(&self) -> impl Iterator<Item = (TModelKey, &str)> {
+        let sets = self.by_tmodel.iter();
+        sets.filter_map(|(key, set)| Some((*key, set.checker.as_deref()?)))
+    }
+
     /// Checks the references of a bag.
     pub(crate) fn check(&self, bag: &[KeyedReference], kind: BagOf) -> Result<(), Error> {
         for reference in bag {
@@ -130,7 +146,10 @@ impl Taxonomies {
                 continue;
             };
             let value = &reference.key_value;
-            let (code, reason) = if !taxonomy.values.contains(value.trim()) {
+            // Without values, the checker alone decides.
+            let is_listed = taxonomy.checker.is_some() && taxonomy.values.is_empty()
+                || taxonomy.values.contains(value.trim());
+            let (code, reason) = if !is_listed {
                 (ErrorCode::InvalidValue, "is not a value of")
             } else if !taxonomy.bags.is_empty() && !taxonomy.bags.contains(&kind) {
                 (
@@ -203,6 +222,25 @@ mod tests {
             Some(ErrorCode::ValueNotAllowed)
         );
         assert_eq!(check("red", "red", BagOf::Identifiers), None);
+        // The service decides, besides the values that the text has.
+        let checked = "@checker http://192.0.2.1/check\n";
+        assert_eq!(check(checked, "mauve", BagOf::Categories), None);
+        let both = format!("{checked}red");
+        assert_eq!(
+            check(&both, "mauve", BagOf::Categories),
+            Some(ErrorCode::InvalidValue)
+        );
+        let mut taxonomies = Taxonomies::default();
+        taxonomies.add(COLOURS, checked).unwrap();
+        let found: Vec<_> = taxonomies.checkers().collect();
+        assert_eq!(found, [(COLOURS, "http://192.0.2.1/check")]);
+        assert_eq!(
+            taxonomies
+                .add(COLOURS, &checked.repeat(2))
+                .unwrap_err()
+                .line,
+            2
+        );
     }
 
     #[test]

@@ -22,7 +22,7 @@ fn categorized(step: Step, number: usize) -> Step {
     let Step::Publish(mut entity) = step else {
         return step;
     };
-    if number % 3 == 0 {
+    if number.is_multiple_of(3) {
         return Step::Publish(entity);
     }
     let own = NamedNode::new(entity.key.as_str()).unwrap();

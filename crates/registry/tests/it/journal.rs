@@ -2,12 +2,13 @@
 //! Method: random changes on a journal in memory; the reopened registry is compared with the model
 //! and with the one that was never closed.
 
+use std::future::Future as _;
 use std::sync::{Arc, Condvar, Mutex};
 
 use crate::model::{Model, apply, entity, key, steps};
 use chappe_registry::{
     Change, Entity, EntityKind, Error, FEED_CAPACITY, FeedItem, Journal, JournalError,
-    MemoryJournal, Principal, Receipt, Registry, Search,
+    MemoryJournal, Principal, Receipt, Registry, Room, Search,
 };
 use proptest::prelude::*;
 
@@ -342,6 +343,23 @@ fn compaction_runs_beside_changes() {
     assert_eq!(journal.snapshot(), 7);
 }
 
+/// A snapshot that is written while a change is in flight has the entity as it was if the journal refuses the
+/// change.
+#[test]
+fn a_snapshot_keeps_what_a_refused_change_leaves() {
+    let journal = MemoryJournal::new();
+    let registry = Registry::open(journal.clone()).unwrap();
+    registry.publish(one(1, "kept")).unwrap().wait().unwrap();
+    journal.fail(Some(JournalError::Full("no room".into())));
+    let changed = registry.publish(one(1, "refused")).unwrap();
+    journal.fail(None);
+    registry.compact().unwrap();
+    assert!(changed.wait().is_err());
+    assert_eq!(everything(&registry), [one(1, "kept")]);
+    let reopened = Registry::open(journal).unwrap();
+    assert_eq!(everything(&reopened), everything(&registry));
+}
+
 /// A journal whose receipts resolve when they are released.
 #[derive(Clone, Default)]
 struct Slow {
@@ -488,6 +506,27 @@ fn a_dropped_publication_becomes_visible() {
     );
     thread.join().unwrap();
     assert_eq!(everything(&registry), [one(1, "dropped")]);
+}
+
+/// A request that changes nothing, because an equal one is in flight, is answered after that one.
+#[test]
+fn an_equal_change_waits_for_the_one_in_flight() {
+    let journal = Later::default();
+    let registry = Registry::open(journal.clone()).unwrap();
+    let (operator, room) = (Principal::Operator, Room::default());
+    let publish = || registry.publish_as(&operator, &one(1, "a"), &room);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut first = Box::pin(publish().unwrap().unwrap());
+    let mut second = Box::pin(publish().unwrap().expect("the first is not durable"));
+    assert!(second.as_mut().poll(&mut context).is_pending());
+    assert!(first.as_mut().poll(&mut context).is_pending());
+    journal.acknowledge();
+    assert!(second.as_mut().poll(&mut context).is_ready());
+    assert_eq!(everything(&registry), [one(1, "a")]);
+    assert!(first.as_mut().poll(&mut context).is_ready());
+    assert!(publish().unwrap().is_none());
+    let reopened = Registry::open(journal).unwrap();
+    assert_eq!(everything(&reopened), [one(1, "a")]);
 }
 
 struct Ring(std::sync::mpsc::Sender<()>);

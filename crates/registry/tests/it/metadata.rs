@@ -40,6 +40,7 @@ fn draft(subject: &str, piece_type: &str, value: Value) -> Draft {
         piece_type: piece_type.to_owned(),
         value,
         rule: None,
+        lease_s: None,
     }
 }
 
@@ -750,6 +751,7 @@ proptest! {
             date_ms: 0,
             access: Access::Public,
             rights: Rights::default(),
+            lease_s: None,
         };
         let text = Answer::Piece(Box::new(piece.clone())).to_text("test");
         let inner = text

@@ -5,15 +5,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future as _;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use chappe_registry::uddi::{BusinessEntity, BusinessKey, BusinessService, Publisher, Text};
 use chappe_registry::{
-    Access, Entity, EntityKind, Error, Journal, JournalError, Principal, Publication, Receipt,
-    Registry, Search, Tail,
+    Access, Attempts, Entity, EntityKind, Error, Journal, JournalError, Principal, Publication,
+    Receipt, Registry, Room, Search, Tail, thing,
 };
+use serde_json::json;
 
 /// What all nodes share.
 #[derive(Default)]
@@ -546,6 +547,63 @@ fn nodes_on_one_store_agree() {
         conflicts += outcome.unwrap_or_else(|_| panic!("seed {seed}"));
     }
     assert!(conflicts > 100, "{conflicts}");
+}
+
+/// Requests of several nodes about one thing are all kept, though the store refuses each that was not planned on
+/// those before it.
+#[test]
+fn a_request_is_planned_again_on_the_changes_of_a_faster_node() {
+    let world = World::new(1);
+    let ada = Principal::Named("ada".to_owned());
+    let author = || thing::Author {
+        name: "ada",
+        principal: &ada,
+    };
+    let room = Room::default();
+    let document = json!({
+        "@context": "https://www.w3.org/2022/wot/td/v1.1", "id": "urn:x:lamp", "title": "Lamp",
+        "securityDefinitions": {"none": {"scheme": "nosec"}}, "security": "none",
+    });
+    let (journal, registry) = &world.nodes[0];
+    let made = registry.put_thing(&document, author(), &room, 0).unwrap();
+    journal.drain();
+    made.publication.wait().unwrap();
+    for (journal, registry) in &world.nodes {
+        journal.hear();
+        registry.refresh().unwrap();
+    }
+    let plan = |node: usize| {
+        let patch = json!({ format!("x-{node}"): true });
+        let registry = &world.nodes[node].1;
+        let planned = registry.patch_thing("urn:x:lamp", &patch, author(), &room, 0);
+        (node, planned.unwrap().publication)
+    };
+    let mut attempts = [(); 3].map(|()| Attempts::default());
+    let mut waiting: VecDeque<_> = (0..3).map(plan).collect();
+    let mut plans = waiting.len();
+    while let Some((node, publication)) = waiting.pop_front() {
+        world.nodes[node].0.drain();
+        let settled = pin!(attempts[node].settle(Some(publication)));
+        match settled.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(true)) => {}
+            Poll::Ready(Ok(false)) => {
+                plans += 1;
+                waiting.push_back(plan(node));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    // The first node's was first; the second's second; the third's was refused twice.
+    assert_eq!(plans, 6);
+    for (journal, registry) in &world.nodes {
+        journal.drain();
+        registry.refresh().unwrap();
+        let lamp = registry.get("urn:x:lamp", &Principal::Operator).unwrap();
+        let document = thing::document(&lamp).unwrap();
+        for node in 0..3 {
+            assert_eq!(document[format!("x-{node}")], json!(true), "{document}");
+        }
+    }
 }
 
 #[test]

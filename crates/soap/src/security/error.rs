@@ -60,6 +60,12 @@ pub enum SecurityError {
     /// The message is for another endpoint.
     #[error("the message is addressed to another endpoint")]
     Addressee,
+    /// The message is not the answer to the request: it relates to another one, or to none.
+    #[error("the message answers another request")]
+    Unrelated,
+    /// The message has a valid signature, but another peer signed earlier ones.
+    #[error("the message is signed by {0}, and earlier ones are not")]
+    Signer(String),
     /// The signed parts are no SOAP message.
     #[error(transparent)]
     Message(#[from] crate::Error),
@@ -93,9 +99,12 @@ impl SecurityError {
             Self::Certificate(CertificateError::Signature) | Self::Digest(_) => "FailedCheck",
             Self::Certificate(_) => "InvalidSecurityToken",
             Self::Expired | Self::Future => "MessageExpired",
-            Self::NotSigned | Self::Replayed | Self::BeforeReplays | Self::Addressee => {
-                "FailedAuthentication"
-            }
+            Self::NotSigned
+            | Self::Replayed
+            | Self::BeforeReplays
+            | Self::Addressee
+            | Self::Unrelated
+            | Self::Signer(_) => "FailedAuthentication",
             _ => "InvalidSecurity",
         }
     }

@@ -4,7 +4,8 @@
 //! [`ReplayCache`] and the time, and returns [`Verified`]: the certificate of the signer and the
 //! elements that were signed, each read from the very canonical form that was digested. Nothing else
 //! of the message is handed on, so an element that was copied, moved, renamed or hidden elsewhere in
-//! the message is never used. [`Signer`] signs messages; [`admit`] applies the mode of an endpoint.
+//! the message is never used. [`Signer`] signs messages; [`admit`] applies the mode of an endpoint, and
+//! [`admit_answer`] judges the answer to a request.
 //!
 //! What a message needs: one `Security` header with one signature, by a certificate in it with a chain
 //! to a trusted root; the Body, a `Timestamp` and each header of WS-Addressing signed, in exclusive
@@ -43,6 +44,7 @@
 //! references to parts of a Body, signature confirmation.
 
 mod algorithm;
+mod answer;
 mod error;
 mod key_info;
 mod layout;
@@ -53,6 +55,7 @@ mod signed_info;
 mod timestamp;
 mod verify;
 
+pub use answer::{Answered, Expected, admit_answer};
 pub use error::SecurityError;
 pub use policy::{CLOCK_SKEW, MAX_AGE, Mode, Policy};
 pub use replay::{

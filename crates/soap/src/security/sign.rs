@@ -79,6 +79,30 @@ impl Signer {
         unix_s: u64,
         random: &dyn SecureRandom,
     ) -> Result<String, SecurityError> {
+        self.sign_for(envelope, true, unix_s, random)
+    }
+
+    /// Like [`Signer::sign`], but a receiver that knows no signatures may ignore this one: the header has no
+    /// `mustUnderstand`.
+    ///
+    /// # Errors
+    /// Those of [`Signer::sign`].
+    pub fn sign_optionally(
+        &self,
+        envelope: &Element,
+        unix_s: u64,
+        random: &dyn SecureRandom,
+    ) -> Result<String, SecurityError> {
+        self.sign_for(envelope, false, unix_s, random)
+    }
+
+    fn sign_for(
+        &self,
+        envelope: &Element,
+        must_understand: bool,
+        unix_s: u64,
+        random: &dyn SecureRandom,
+    ) -> Result<String, SecurityError> {
         let mut unique = [0; 16];
         random
             .fill(&mut unique)
@@ -87,7 +111,7 @@ impl Signer {
             id: format!("id-{}", hex_encode(&unique)),
         };
         let mut root = envelope.clone();
-        self.complete(&mut root, unix_s, &marks)?;
+        self.complete(&mut root, must_understand, unix_s, &marks)?;
         let text = root.to_text();
         let limits = Policy::default().limits;
         let text = with_digests(&text, &marks, limits)?;
@@ -106,6 +130,7 @@ impl Signer {
     fn complete(
         &self,
         root: &mut Element,
+        must_understand: bool,
         unix_s: u64,
         marks: &Marks,
     ) -> Result<(), SecurityError> {
@@ -133,7 +158,12 @@ impl Signer {
             let mark = marks.digest(references.len());
             references.push(reference(&id, &all, &mark));
         };
-        let mut security = self.security(soap, unix_s);
+        let mut security = self.security(unix_s);
+        if must_understand {
+            let understood = if soap == NAMESPACE { "true" } else { "1" };
+            let name = Name::new(soap, "mustUnderstand");
+            security.attributes.push((name, understood.into()));
+        }
         let around = prefixes(&security.namespaces);
         for child in security.children.iter_mut().filter_map(element_of) {
             sign(child, &around);
@@ -165,7 +195,7 @@ impl Signer {
     }
 
     /// The header with the token, which comes first, and the timestamp.
-    fn security(&self, soap: &'static str, unix_s: u64) -> Element {
+    fn security(&self, unix_s: u64) -> Element {
         let (kind, der) = match &self.certificates[..] {
             [one] => (X509_V3, one.der().to_vec()),
             path => (PKI_PATH, path_of(path)),
@@ -182,12 +212,10 @@ impl Signer {
         let timestamp = Element::new(wsu("Timestamp"))
             .with_child(time("Created", unix_s))
             .with_child(time("Expires", unix_s.saturating_add(LIFETIME.as_secs())));
-        let must_understand = if soap == NAMESPACE { "true" } else { "1" };
         Element::new(wsse("Security"))
             .with_namespace("wsse", WSSE)
             .with_namespace("wsu", WSU)
             .with_namespace("ds", DS)
-            .with_attribute(Name::new(soap, "mustUnderstand"), must_understand)
             .with_child(token)
             .with_child(timestamp)
     }

@@ -1,6 +1,7 @@
 //! Verifying a signed message.
 
 use chappe_identity::certificate::{Certificate, TrustStore};
+use chappe_identity::{CertificateName, ClientCertificate};
 use chappe_xml::canonical::{Exclusive, FORM_BYTES_MAX};
 use chappe_xml::{Element, Limits, Name};
 use ring::digest::{Context, SHA256};
@@ -59,6 +60,33 @@ impl Verified {
         let header = element("Header").with_children(self.headers.clone());
         let envelope = element("Envelope").with_child(header);
         envelope.with_child(self.body.clone()).to_text()
+    }
+
+    /// The signer by subject and issuer, which stay when the certificate is renewed.
+    #[must_use]
+    pub fn signer(&self) -> CertificateName {
+        ClientCertificate::of_der(self.certificate.der()).lasting_name()
+    }
+
+    /// The text of the one signed addressing header with this local name, such as `MessageID`; `None` if there
+    /// is none or several.
+    #[must_use]
+    pub fn addressing_header(&self, local: &str) -> Option<String> {
+        addressing_header(&self.headers, local)
+    }
+
+    /// The header by which an answer relates to this message, if the message has one signed identifier.
+    #[must_use]
+    pub fn relates_to(&self) -> Option<Element> {
+        let id = self.addressing_header("MessageID")?;
+        let versions = self
+            .headers
+            .iter()
+            .filter(|it| it.name.local == "MessageID");
+        let version = versions
+            .filter_map(|header| AddressingVersion::from_namespace(&header.name.namespace))
+            .next()?;
+        Some(Element::new(version.name("RelatesTo")).with_text(id))
     }
 
     /// The namespace of the envelope: of SOAP 1.1 or 1.2.
@@ -158,6 +186,16 @@ pub fn verify(
     })
 }
 
+/// The text of the one addressing header with this local name; `None` if there is none or several.
+fn addressing_header(headers: &[Element], local: &str) -> Option<String> {
+    let mut all = headers.iter().filter(|header| {
+        header.name.local == local
+            && AddressingVersion::from_namespace(&header.name.namespace).is_some()
+    });
+    let (first, second) = (all.next()?, all.next());
+    second.is_none().then(|| first.text().trim().to_owned())
+}
+
 /// The signed elements.
 struct Parts {
     headers: Vec<Element>,
@@ -227,16 +265,8 @@ impl Parts {
         if policy.addressees.is_empty() {
             return Ok(());
         }
-        let mut addresses = self.headers.iter().filter(|header| {
-            header.name.local == "To"
-                && AddressingVersion::from_namespace(&header.name.namespace).is_some()
-        });
-        let (first, second) = (addresses.next(), addresses.next());
-        let address = first.filter(|_| second.is_none()).map(Element::text);
-        let is_ours = address.is_some_and(|address| {
-            let known = policy.addressees.iter();
-            known.into_iter().any(|known| known == address.trim())
-        });
+        let address = addressing_header(&self.headers, "To");
+        let is_ours = address.is_some_and(|address| policy.addressees.contains(&address));
         match is_ours {
             true => Ok(()),
             false => Err(SecurityError::Addressee),

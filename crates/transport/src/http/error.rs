@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use chappe_soap::Fault;
+use chappe_soap::security::SecurityError;
 use hyper::StatusCode;
 
 /// A request without a usable answer.
@@ -78,6 +79,14 @@ pub enum Error {
         /// The reason.
         source: chappe_soap::Error,
     },
+    /// The answer's signature is not accepted, or the request cannot be signed.
+    #[error("a message to or from {peer} is not accepted: {source}")]
+    Signature {
+        /// The peer.
+        peer: SocketAddr,
+        /// The reason.
+        source: Box<SecurityError>,
+    },
     /// The parser ended before its result: the program is shutting down.
     #[error("the answer of {0} was not parsed: the parser ended")]
     Parser(SocketAddr),
@@ -107,6 +116,7 @@ impl Error {
             Self::Status { .. } => "HTTP error",
             Self::Fault { .. } => "fault",
             Self::Soap { .. } => "no SOAP message",
+            Self::Signature { .. } => "signature",
             Self::Parser(_) => "parser ended",
             Self::Request(_) => "request not expressible",
         }
@@ -128,6 +138,19 @@ impl Error {
             Self::Late { peer, .. } => Some(format!("check {peer} for a firewall or high load")),
             Self::Tls(error) => error.hint(),
             Self::Https(_) => Some("make the device offer an http address, too".to_owned()),
+            Self::Signature { peer, source } => match **source {
+                SecurityError::NotSigned => Some(format!(
+                    "{peer} does not sign: give it a certificate, or accept its messages unsigned"
+                )),
+                SecurityError::Certificate(_) => Some(
+                    "check that its issuer is among the trusted authorities, and the clocks"
+                        .to_owned(),
+                ),
+                SecurityError::Expired | SecurityError::Future => Some(format!(
+                    "compare the clock of {peer} with that of this host"
+                )),
+                _ => None,
+            },
             Self::TooLarge { .. } => Some("raise the limit on body bytes".to_owned()),
             _ => None,
         }

@@ -15,6 +15,7 @@ mod message;
 mod places;
 mod room;
 mod server;
+mod signed;
 mod soap;
 
 pub use client::Client;
@@ -25,3 +26,4 @@ pub use message::{Answer, Request, Response};
 pub(crate) use places::neighbourhood;
 pub use places::{Crowd, Place, Places, Taking};
 pub use server::{Handler, Server, ServerState, prepare};
+pub use signed::Exchanged;

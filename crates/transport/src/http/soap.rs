@@ -79,7 +79,12 @@ fn content_type(action: &str) -> HeaderValue {
     }
 }
 
-fn read_answer(peer: SocketAddr, answer: &Answer, bytes: usize) -> Result<Option<Envelope>, Error> {
+/// An answer as a message; `None` if the request was accepted without one.
+pub(super) fn read_answer(
+    peer: SocketAddr,
+    answer: &Answer,
+    bytes: usize,
+) -> Result<Option<Envelope>, Error> {
     let status = answer.status;
     if answer.body.is_empty() {
         return match status {

@@ -6,7 +6,7 @@
 //!
 //! A server may accept certificates of clients; the caller decides what their subjects may do.
 //!
-//! Out of scope: the system's authorities (a node knows its peers), revocation lists, HTTP/2.
+//! Out of scope: the system's authorities (a node knows its peers), revocation of servers' certificates, HTTP/2.
 
 mod certificate;
 mod client;

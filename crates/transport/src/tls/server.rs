@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
@@ -21,6 +21,8 @@ use crate::key_file;
 
 /// The largest certificate file; reason: a chain has less than 20 kB.
 const CHAIN_BYTES_MAX: u64 = 256 << 10;
+/// The largest file of revocation lists; reason: lists grow with time.
+const REVOCATION_BYTES_MAX: u64 = 16 << 20;
 /// The first byte of a TLS handshake (RFC 8446, 5.1).
 const HANDSHAKE: u8 = 22;
 /// The answer to a client that uses plain HTTP.
@@ -76,20 +78,36 @@ impl Server {
         Ok((server, true))
     }
 
-    /// Also accepts certificates of clients that an authority in this PEM file has signed. A client without a
-    /// certificate is accepted as well; [`Stream::client_certificate`] tells them apart.
+    /// Also accepts certificates of clients that an authority in this PEM file has signed, unless a revocation
+    /// list in the other file names them. A list that has expired refuses all certificates of its issuer. A client
+    /// without a certificate is accepted as well; [`Stream::client_certificate`] tells them apart.
     ///
     /// # Errors
-    /// The file cannot be read or contains no certificate.
-    pub fn with_client_authorities(self, path: &Path) -> Result<Self, FileError> {
+    /// A file cannot be read, or contains no certificate or no list.
+    pub fn with_client_authorities(
+        self,
+        path: &Path,
+        revocation_lists: Option<&Path>,
+    ) -> Result<Self, FileError> {
         let content = |what: String| FileError::Content {
             path: path.to_owned(),
             what,
         };
         let roots = super::client::authorities(path)?;
-        let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider());
+        let mut verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider());
+        if let Some(path) = revocation_lists {
+            verifier = verifier
+                .with_crls(revocation_lists_of(path)?)
+                .allow_unknown_revocation_status()
+                .enforce_revocation_expiration();
+        }
         let verifier = verifier.allow_unauthenticated().build();
-        let verifier = verifier.map_err(|_| content("it contains no certificate".to_owned()))?;
+        let verifier = verifier.map_err(|error| {
+            content(match error {
+                VerifierBuilderError::InvalidCrl(_) => "a revocation list is malformed".to_owned(),
+                _ => "it contains no certificate".to_owned(),
+            })
+        })?;
         let builder = ServerConfig::builder_with_provider(provider());
         let builder = match builder.with_safe_default_protocol_versions() {
             Ok(builder) => builder,
@@ -188,6 +206,23 @@ impl Server {
         let accepted = self.acceptor.accept(stream).await;
         let accepted = accepted.map_err(|error| Error::of(peer, error))?;
         Ok(Stream::Server(Box::new(accepted)))
+    }
+}
+
+/// The revocation lists in a PEM file.
+fn revocation_lists_of(
+    path: &Path,
+) -> Result<Vec<CertificateRevocationListDer<'static>>, FileError> {
+    let content = |what: String| FileError::Content {
+        path: path.to_owned(),
+        what,
+    };
+    let text = read(path, REVOCATION_BYTES_MAX)?;
+    let lists: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(&text).collect();
+    let lists = lists.map_err(|error| content(error.to_string()))?;
+    match lists.is_empty() {
+        true => Err(content("it contains no revocation list".to_owned())),
+        false => Ok(lists),
     }
 }
 

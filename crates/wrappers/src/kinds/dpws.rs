@@ -16,18 +16,20 @@ use chappe_device::{DeviceHost, HostOptions, Selection};
 use chappe_dpws::hosting::HostedService;
 use chappe_dpws::metadata::{ThisDevice, ThisModel};
 use chappe_soap::schema::{FlatField, FlatType, XsdType, format_date_time, to_schema};
+use chappe_soap::security::Mode;
 use chappe_soap::wsdl::{Service, ServiceOperation};
 use chappe_stream::{
-    DescriptorError, Field, FieldType, Quality, StreamElement, StreamSchema, Value,
+    DescriptorError, Field, FieldType, Position, Quality, StreamElement, StreamSchema, Value,
 };
 use chappe_transport::Drops;
+use chappe_transport::signatures::Signing;
 use chappe_xml::{Element, Name};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
-    Batch, Exporter, ExporterFile, ExporterKind, ExporterOpening, Part, Step, StreamDefinition,
-    WrapperError, Written,
+    Batch, Exporter, ExporterFile, ExporterKind, ExporterOpening, NodeParts, Part, Step,
+    StreamDefinition, WrapperError, Written,
 };
 
 /// Most events of a device; reason: a client reads the whole WSDL.
@@ -64,6 +66,32 @@ struct Settings {
     /// Its scopes, URIs.
     #[serde(default)]
     scopes: Vec<String>,
+    /// Whether requests to the device are signed: ignored (off), accepted or required. Unless it is off, answers
+    /// and events are signed with the certificate of the node. Default: `hosted` under `[signatures]` of the node.
+    signatures: Option<Signatures>,
+}
+
+/// Whether requests are signed.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+enum Signatures {
+    /// Signatures are ignored.
+    Off,
+    /// They may be absent, and are valid if present.
+    Accepted,
+    /// Every request has one.
+    Required,
+}
+
+impl From<Signatures> for Mode {
+    fn from(signatures: Signatures) -> Self {
+        match signatures {
+            Signatures::Off => Self::Off,
+            Signatures::Accepted => Self::Accepted,
+            Signatures::Required => Self::Required,
+        }
+    }
 }
 
 fn settings(file: &ExporterFile) -> Result<Settings, DescriptorError> {
@@ -122,6 +150,7 @@ fn open(opening: ExporterOpening<'_>) -> Result<Box<dyn Exporter>, WrapperError>
         host: None,
         drops: opening.drops,
         version: 0,
+        signing: None,
     }))
 }
 
@@ -136,6 +165,7 @@ struct DeviceExporter {
     host: Option<DeviceHost>,
     drops: Drops,
     version: u32,
+    signing: Option<Signing>,
 }
 
 /// The event of a stream.
@@ -146,6 +176,25 @@ struct Event {
 }
 
 impl Exporter for DeviceExporter {
+    fn attach(
+        &mut self,
+        node: &NodeParts,
+        _: &BTreeMap<String, Position>,
+    ) -> Result<(), WrapperError> {
+        let own = self.settings.signatures.map(Mode::from);
+        if node.signing.is_none() && own.is_some_and(|mode| mode != Mode::Off) {
+            let text =
+                "signatures: the node trusts no signer (hint: set authorities under [signatures])";
+            return Err(WrapperError::settings(text));
+        }
+        self.signing = node.signing.clone().map(|signing| Signing {
+            mode: own.unwrap_or(signing.mode),
+            ..signing
+        });
+        self.signing.take_if(|signing| signing.mode == Mode::Off);
+        Ok(())
+    }
+
     fn write<'a>(&'a mut self, batch: &'a Batch) -> Step<'a, Result<Written, WrapperError>> {
         Box::pin(async move {
             let mut is_new = false;
@@ -233,6 +282,7 @@ impl DeviceExporter {
                 selection: selection(&self.settings.interfaces),
                 port: self.settings.port,
                 metadata_version: self.version,
+                signing: self.signing.clone(),
                 ..HostOptions::default()
             })
             .start(self.drops.clone());

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::node_client::NodeClient;
 use super::super::query::percent;
-use super::{document, parameters, text};
+use super::{document, parameters, seconds, text};
 use crate::cli::{RegistryAnnotate, RegistryAnnotations, RegistryRemove};
 use crate::output::{self, Failure, Outcome, Table};
 
@@ -29,6 +29,9 @@ pub(super) async fn annotate(flags: RegistryAnnotate, json: bool) -> Outcome {
     }
     if !flags.readers.is_empty() {
         piece["readers"] = flags.readers.into();
+    }
+    if let Some(lease) = flags.lease {
+        piece["lease_s"] = seconds(lease).into();
     }
     let piece = match &flags.piece {
         Some(key) => node.put(&format!("{PATH}/{}", percent(key)), piece).await?,

@@ -195,6 +195,7 @@ impl EventSink {
         self.outputs
             .push_back(Output::Transmit(SinkTransmit::Request {
                 request,
+                key,
                 envelope: Box::new(envelope),
             }));
         request

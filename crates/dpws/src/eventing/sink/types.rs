@@ -97,6 +97,8 @@ pub enum SinkTransmit {
     Request {
         /// The request's number.
         request: u64,
+        /// The subscription that it is about.
+        key: SubscriptionKey,
         /// The message.
         envelope: Box<Envelope>,
     },

@@ -1,12 +1,14 @@
 //! Registering, changing and removing Thing Descriptions.
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chappe_registry::thing::{Author, Changed, ThingError};
-use chappe_registry::{Error, Registry, Room};
+use chappe_registry::{Attempts, Error, Registry, Room};
 use chappe_transport::Hop;
 use serde_json::{Value, json};
 
@@ -208,44 +210,51 @@ async fn change(
     app: &App,
     caller: &Caller,
     id: &str,
-    make: impl FnOnce(&Registry, Author<'_>, &Room, i64) -> Result<Changed, ThingError> + Send + 'static,
+    make: impl Fn(&Registry, Author<'_>, &Room, i64) -> Result<Changed, ThingError>
+    + Send
+    + Sync
+    + 'static,
 ) -> Result<Response, Response> {
-    let permit = parts::permit_soon(app, caller, RequestKind::Query).await;
-    let permit = permit.map_err(IntoResponse::into_response)?;
-    let (of, author, key) = (app.clone(), caller.clone(), id.to_owned());
-    let work = tokio::task::spawn_blocking(move || {
-        let room = room(&of, &author);
-        let principal = author.reader();
-        let author = Author {
-            name: author.name(),
-            principal: &principal,
+    let make = Arc::new(make);
+    let mut attempts = Attempts::default();
+    let made = loop {
+        let permit = parts::permit_soon(app, caller, RequestKind::Query).await;
+        let permit = permit.map_err(IntoResponse::into_response)?;
+        let (of, author, key) = (app.clone(), caller.clone(), id.to_owned());
+        let make = Arc::clone(&make);
+        let work = tokio::task::spawn_blocking(move || {
+            let room = room(&of, &author);
+            let principal = author.reader();
+            let author = Author {
+                name: author.name(),
+                principal: &principal,
+            };
+            let changed = make(&of.registry, author, &room, clock::now().0 / 1_000_000);
+            drop(permit);
+            // Clients that follow changes see this one as soon as it is durable.
+            if let Ok(Changed {
+                publication,
+                patch: Some(patch),
+                ..
+            }) = &changed
+            {
+                of.things.remember(publication.position(), &key, patch);
+            }
+            changed
+        });
+        let work = work
+            .await
+            .map_err(|_| Problem::internal("the change failed").into_response())?;
+        let changed = match work {
+            Ok(changed) => changed,
+            Err(error) => break Err(error),
         };
-        let changed = make(&of.registry, author, &room, clock::now().0 / 1_000_000);
-        drop(permit);
-        // Clients that follow changes see this one as soon as it is durable.
-        if let Ok(Changed {
-            publication,
-            patch: Some(patch),
-            ..
-        }) = &changed
-        {
-            of.things.remember(publication.position(), &key, patch);
+        let position = changed.publication.position();
+        match attempts.settle(Some(changed.publication)).await {
+            Ok(true) => break Ok(changed.is_new),
+            Ok(false) => app.things.forget(position, id),
+            Err(error) => break Err(ThingError::from(error)),
         }
-        changed
-    });
-    let work = work
-        .await
-        .map_err(|_| Problem::internal("the change failed").into_response())?;
-    let made = match work {
-        Ok(Changed {
-            publication,
-            is_new,
-            ..
-        }) => {
-            let durable = publication.await;
-            durable.map(|_| is_new).map_err(ThingError::from)
-        }
-        Err(error) => Err(error),
     };
     match made {
         Ok(true) => {

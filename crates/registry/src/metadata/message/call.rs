@@ -77,13 +77,15 @@ impl Metadata {
                 let inquiry = Inquiry::of(self.shared_state(), self.principal().clone());
                 Answer::Services(inquiry.find_service_among(ask, among)?)
             }
-            Request::FindOperations(names, asked, part) => {
-                if asked.is_empty() {
-                    let detail = "find_operation needs an operationMetadataQueryBag";
-                    return Err(Error::new(ErrorCode::Unsupported, detail));
-                }
-                let page = self.operations(asked, part, names)?;
-                Answer::Operations(page)
+            Request::FindOperations(ask, part) if ask.needs_documents() => {
+                Answer::Operations(self.find_operations(ask, part.after(), part.limit())?)
+            }
+            Request::FindOperations(ask, part) => {
+                Answer::Operations(self.operations(&ask.metadata, part, &ask.names)?)
+            }
+            Request::FindInterfacesByPart(asked, part) => {
+                let (after, limit) = (part.after(), part.limit());
+                Answer::Uris(self.interfaces_by_message_part(asked, after, limit)?)
             }
             Request::FindInterfaces(asked, part) => {
                 let page = self.operations(asked, part, &[])?;

@@ -15,6 +15,7 @@ use chappe_xml::{Element, Limits, Name};
 use super::annotate::Draft;
 use super::error::Error as MetadataError;
 use super::find::{Criterion, Page};
+use super::operations::FindOperations;
 use super::piece::Piece;
 use super::wsdl_part::WsdlPart;
 use crate::uddi::message as uddi_message;
@@ -62,10 +63,12 @@ pub enum Request {
     EntityTypes,
     /// find_service.
     FindService(FindService, Vec<Criterion>),
-    /// find_operation: one of these names, or any; and its metadata.
-    FindOperations(Vec<String>, Vec<Criterion>, Part),
+    /// find_operation.
+    FindOperations(FindOperations, Part),
     /// find_interfaceByOperationMetadata.
     FindInterfaces(Vec<Criterion>, Part),
+    /// find_interfaceByMessagePartMetadata.
+    FindInterfacesByPart(Vec<Criterion>, Part),
 }
 
 impl Request {

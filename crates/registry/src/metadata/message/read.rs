@@ -5,6 +5,7 @@ use chappe_xml::{Element, Name};
 use super::{Message, NAMESPACE, Part, Request};
 use crate::metadata::annotate::Draft;
 use crate::metadata::find::{Criterion, MAX_CRITERIA};
+use crate::metadata::operations::{FindMessage, FindOperations};
 use crate::metadata::piece::Value;
 use crate::metadata::wsdl_part::WsdlPart;
 use crate::piece_keys::{date_of, day_of};
@@ -147,13 +148,14 @@ fn graph(element: &Element, subject: &str) -> Result<Value, Error> {
     let names = ["triples", "resourceIdentifier", "language", "base"];
     let node = Node::with(element, &names)?;
     let language = node.maybe("language")?.map(text).unwrap_or_default();
-    let known = ["", "TURTLE", "TTL", "N-TRIPLE", "N-TRIPLES", "N3"];
-    if !known
-        .iter()
-        .any(|known| language.eq_ignore_ascii_case(known))
-    {
+    let is_one_of = |known: &[&str]| {
+        let mut known = known.iter();
+        known.any(|known| language.eq_ignore_ascii_case(known))
+    };
+    let is_xml = is_one_of(&["RDF/XML", "RDF/XML-ABBREV"]);
+    if !is_xml && !is_one_of(&["", "TURTLE", "TTL", "N-TRIPLE", "N-TRIPLES", "N3"]) {
         let detail = format!(
-            "the language {:?} of triples is not supported; send TURTLE or N-TRIPLE",
+            "the language {:?} of triples is not supported; send TURTLE, N-TRIPLE or RDF/XML",
             shown(&language)
         );
         return Err(Error::new(ErrorCode::Unsupported, detail));
@@ -163,7 +165,15 @@ fn graph(element: &Element, subject: &str) -> Result<Value, Error> {
         .map(text)
         .filter(|base| !base.is_empty());
     let base = base.as_deref().unwrap_or(subject);
-    Ok(Value::from_turtle(base, &node.one("triples")?.text())?)
+    let triples = node.one("triples")?;
+    Ok(match is_xml {
+        false => Value::from_turtle(base, &triples.text())?,
+        // The document as text, or the element rdf:RDF itself.
+        true => match triples.elements().next() {
+            None => Value::from_rdf_xml(base, triples.text().trim_start())?,
+            Some(document) => Value::from_rdf_xml(base, &document.to_text())?,
+        },
+    })
 }
 
 fn value(element: &Element, subject: &str) -> Result<Value, Error> {
@@ -210,6 +220,7 @@ fn draft(node: Node<'_>) -> Result<Draft, Error> {
         value: value(node.one("metadataValue")?, &subject)?,
         subject,
         rule: None,
+        lease_s: None,
     })
 }
 
@@ -328,16 +339,27 @@ fn find_service(body: &Element) -> Result<Request, Error> {
     }
 }
 
-/// Refuses what needs the documents of WSDL.
-fn refuse(node: Node<'_>, names: &[&'static str]) -> Result<(), Error> {
-    for name in names {
-        if node.all(name).next().is_some() {
-            let detail =
-                format!("{name} is not supported: messages are not kept with their metadata");
-            return Err(Error::new(ErrorCode::Unsupported, detail));
+/// find_operation.
+fn find_operation(node: Node<'_>) -> Result<FindOperations, Error> {
+    let several = |local: &'static str| -> Result<Vec<String>, Error> {
+        let found: Vec<String> = node.all(local).take(MAX_NAMES + 1).map(text).collect();
+        if found.len() > MAX_NAMES {
+            let detail = format!("find_operation has {local} more than {MAX_NAMES} times");
+            return Err(Error::new(ErrorCode::TooManyOptions, detail));
         }
-    }
-    Ok(())
+        Ok(found)
+    };
+    Ok(FindOperations {
+        names: several("name")?,
+        metadata: criteria(node.maybe("operationMetadataQueryBag")?)?,
+        message: FindMessage {
+            names: several("messageName")?,
+            namespaces: several("messageNamespace")?,
+            part_names: several("messagePartName")?,
+            part_metadata: criteria(node.maybe("messagePartMetadataQueryBag")?)?,
+        },
+        of: node.maybe("entityReference")?.map(entity).transpose()?,
+    })
 }
 
 /// The names of all requests.
@@ -391,33 +413,26 @@ pub(super) fn message(body: &Element) -> Result<Message, Error> {
         }
         "find_service" => find_service(body)?,
         "find_operation" => {
-            let unsupported = [
+            let node = node(&[
+                "findQualifiers",
+                "name",
+                "operationMetadataQueryBag",
                 "messageName",
                 "messageNamespace",
                 "messagePartName",
                 "messagePartMetadataQueryBag",
                 "entityReference",
-            ];
-            let mut names = vec!["findQualifiers", "name", "operationMetadataQueryBag"];
-            names.extend(unsupported);
-            let node = node(&names)?;
-            refuse(node, &unsupported)?;
-            let names: Vec<String> = node.all("name").take(MAX_NAMES + 1).map(text).collect();
-            if names.len() > MAX_NAMES {
-                let detail = format!("find_operation has more than {MAX_NAMES} names");
-                return Err(Error::new(ErrorCode::TooManyOptions, detail));
-            }
-            let bag = node.maybe("operationMetadataQueryBag")?;
-            Request::FindOperations(names, criteria(bag)?, part(body)?)
+            ])?;
+            Request::FindOperations(find_operation(node)?, part(body)?)
         }
         "find_interfaceByOperationMetadata" => {
             let bag = node(&["metadataQueryBag"])?.one("metadataQueryBag")?;
             Request::FindInterfaces(criteria(Some(bag))?, part(body)?)
         }
+        // find_interfaceByMessagePartMetadata.
         _ => {
-            let detail =
-                format!("{name} is not supported: messages are not kept with their metadata");
-            return Err(Error::new(ErrorCode::Unsupported, detail));
+            let bag = node(&["metadataQueryBag"])?.one("metadataQueryBag")?;
+            Request::FindInterfacesByPart(criteria(Some(bag))?, part(body)?)
         }
     };
     Ok(Message {

@@ -9,6 +9,8 @@
 
 mod answer;
 mod call;
+mod checker;
+mod discovery;
 pub(crate) mod read;
 mod request;
 mod schema;
@@ -18,6 +20,8 @@ use chappe_soap::v1_1::{self, Envelope, Fault, FaultCode};
 use chappe_xml::{Element, Limits};
 
 pub use answer::Answer;
+pub use checker::read_validation;
+pub use discovery::GET_PATH;
 pub use request::{GENERIC, Message, NAMESPACE, Port, Request};
 pub(crate) use schema::schema_text;
 pub use schema::{schema_of_lang, wsdl};

@@ -297,6 +297,13 @@ impl Answer {
     pub fn to_text(&self, operator: &str) -> String {
         v1_1::to_text(answer(self, operator))
     }
+
+    /// The same element as a document of its own.
+    #[must_use]
+    pub fn to_document(&self, operator: &str) -> String {
+        let text = answer(self, operator).to_text();
+        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>{text}")
+    }
 }
 
 /// The element of an answer of the registry `operator`.
@@ -346,6 +353,11 @@ fn answer(answer: &Answer, operator: &str) -> Element {
 /// A `businessEntity` that stands alone.
 pub(crate) fn business_alone(value: &BusinessEntity, owner: &str) -> Element {
     alone(business(value, owner, ""))
+}
+
+/// A `businessService` that stands alone.
+pub(crate) fn service_alone(value: &BusinessService) -> Element {
+    alone(service(value))
 }
 
 /// A `tModel` that stands alone.

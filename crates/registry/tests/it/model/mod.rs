@@ -267,6 +267,7 @@ pub(crate) fn entity() -> impl Strategy<Value = Entity> {
                 owner: if number % 2 == 0 { "ada" } else { "cleo" }.to_owned(),
                 access,
                 rights,
+                lease_s: None,
                 triples: brought,
             }
         },

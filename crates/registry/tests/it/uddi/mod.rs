@@ -27,6 +27,8 @@ use chappe_registry::uddi::{
 };
 use chappe_registry::{Access, MemoryJournal, Principal, Registry};
 
+pub(crate) use rights::without_hidden;
+
 /// A registry whose publishers get keys and times in order.
 pub(crate) struct Desk {
     pub(crate) registry: Registry,

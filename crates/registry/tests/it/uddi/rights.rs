@@ -206,7 +206,7 @@ fn answers(inquiry: &Inquiry, keys: &[String]) -> Vec<String> {
 }
 
 /// A registry that has only what the principal may see.
-fn without_hidden(entities: &[Entity], principal: &Principal) -> Registry {
+pub(crate) fn without_hidden(entities: &[Entity], principal: &Principal) -> Registry {
     let registry = Registry::open(MemoryJournal::new()).unwrap();
     for entity in entities.iter().rev() {
         if entity.permits(principal, Right::Read) {

@@ -355,6 +355,7 @@ fn pieces_of_metadata_give_parts_a_meaning() {
         piece_type: "http://www.w3.org/ns/sawsdl#modelReference".into(),
         value: Value::Uri(meaning.into()),
         rule: None,
+        lease_s: None,
     };
     eve.attach(&piece).unwrap().wait().unwrap();
     let ask = FindInterface {

@@ -5,6 +5,7 @@
 //! by the thousand in [`mutants`].
 
 mod mutants;
+mod mutation;
 mod wrapping;
 
 use std::path::Path;
@@ -14,8 +15,8 @@ use chappe_identity::certificate::{
     Certificate, CertificateError, RevocationStatus, SigningKey, TrustStore,
 };
 use chappe_soap::security::{
-    Admitted, Mode, Policy, RECORD_BYTES, ReplayCache, SecurityError, Signer, Verified, WSSE,
-    admit, verify,
+    Admitted, Answered, Expected, Mode, Policy, RECORD_BYTES, ReplayCache, SecurityError, Signer,
+    Verified, WSSE, admit, admit_answer, verify,
 };
 use chappe_soap::{Addressing, AddressingVersion, EndpointReference, Envelope};
 use chappe_xml::{Element, Name};
@@ -23,6 +24,8 @@ use ring::rand::SystemRandom;
 
 /// 2026-01-01, within the validity of all certificates but the expired one.
 const NOW: u64 = 1_767_225_600;
+/// The identifier of the request that the message answers.
+const REQUEST: &str = "urn:uuid:6";
 const ADDRESS: &str = "urn:uuid:5e1f0b3a-0000-4000-8000-000000000001";
 
 fn file(name: &str) -> String {
@@ -49,6 +52,7 @@ fn message() -> Envelope {
     let mut addressing = Addressing::new(AddressingVersion::V200508, "urn:x/Set");
     addressing.to = Some(ADDRESS.into());
     addressing.message_id = Some("urn:uuid:7".into());
+    addressing.relates_to = Some(REQUEST.into());
     addressing.reply_to = Some(EndpointReference::new("http://192.0.2.1/reply"));
     let body = Element::parse(
         b"<s:Set xmlns:s='urn:x' xmlns:t='urn:types'><s:Level unit='%'>70</s:Level>\
@@ -247,4 +251,35 @@ fn lifetimes_of_the_sender_are_kept() {
         Some(SecurityError::Expired),
         "Expires comes first"
     );
+}
+
+#[test]
+fn an_answer_is_of_its_request_and_its_peer() {
+    let by_curve = signed();
+    let by_rsa = signed_by(&signer("rsa", &["rsa", "intermediate"]));
+    let unsigned = message().to_element().to_text();
+    let curve = check(&by_curve).unwrap().signer();
+    let judge = |document: &str, mode, message_id, signer| {
+        let expected = Expected { message_id, signer };
+        let (policy, trust) = (Policy::default(), trust());
+        admit_answer(document.as_bytes(), mode, &policy, &trust, expected, NOW)
+    };
+    let accepted = |answered| matches!(answered, Ok(Answered::Signed(_)));
+    for signer in [None, Some(&curve)] {
+        for _ in 0..2 {
+            // The identifier of the request is used once, so that no replay is remembered.
+            assert!(accepted(judge(&by_curve, Mode::Required, REQUEST, signer)));
+        }
+        let other = judge(&by_curve, Mode::Accepted, "urn:uuid:5", signer).unwrap_err();
+        assert_eq!(other, SecurityError::Unrelated);
+    }
+    let other = judge(&by_rsa, Mode::Accepted, REQUEST, Some(&curve)).unwrap_err();
+    assert!(matches!(other, SecurityError::Signer(_)), "{other}");
+    assert_eq!(other.fault_subcode(), "FailedAuthentication");
+    let bare = judge(&unsigned, Mode::Accepted, REQUEST, Some(&curve)).unwrap_err();
+    assert_eq!(bare, SecurityError::NotSigned);
+    for mode in [Mode::Off, Mode::Accepted] {
+        let bare = judge(&unsigned, mode, REQUEST, None);
+        assert!(matches!(bare, Ok(Answered::Unsigned)), "{bare:?}");
+    }
 }
