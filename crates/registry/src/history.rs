@@ -252,7 +252,6 @@ impl Differences {
             ("scopes", old.scopes != new.scopes),
             ("owner", old.owner != new.owner),
             ("lease", old.lease_s != new.lease_s),
-            ("lease", old.lease_s != new.lease_s),
         ];
         let fields = fields.into_iter().filter(|(_, differs)| *differs);
         let (added, added_count) = missing(&old.triples, &new.triples);
