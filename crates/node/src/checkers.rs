@@ -21,7 +21,6 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use crate::config::Config;
-use crate::links::contact_policy_of;
 
 /// Time for all services that one request has to ask.
 const TIME_MAX: Duration = Duration::from_secs(5);
@@ -44,7 +43,7 @@ impl Checkers {
     /// # Errors
     /// The address of one must not be contacted.
     pub(crate) fn new(config: &Config, taxonomies: &Taxonomies) -> Result<Self, String> {
-        let policy = contact_policy_of(config);
+        let policy = config.contact_policy();
         // As if this host itself had named them: loopback has to be allowed like every other network.
         let source = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
         let mut contacts = HashMap::new();

@@ -15,7 +15,6 @@ use chappe_transport::Hop;
 use chappe_transport::http::{Client, ClientLimits};
 use tokio::time::{Instant, timeout_at};
 
-use crate::links::contact_policy;
 use crate::shared::App;
 
 /// Imports of imports; reason: descriptions are two or three documents deep.
@@ -141,7 +140,7 @@ impl Fetcher<'_> {
             Some(hint) => format!("{text} (hint: {hint})"),
             None => text,
         };
-        let contact = contact_policy(self.app).check(url, self.source);
+        let contact = self.app.config.contact_policy().check(url, self.source);
         let contact = contact.map_err(|refusal| {
             let (detail, hint) = (format!("{url:.200}: {refusal}"), refusal.hint());
             let (drops, peer) = (&self.app.observability.drops, self.source.ip().to_string());

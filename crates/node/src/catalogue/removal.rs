@@ -238,7 +238,7 @@ async fn run_removal(app: &App, name: &str, force: bool) -> Result<u64, RemovalE
         // A later stream of this name is another one.
         sharing.owners.forget(&key(&stream))
     });
-    let forgotten = discharged.await.unwrap_or_else(|_| Ok(()));
+    let forgotten = discharged.await.unwrap_or(Ok(()));
     if let Err(error) = forgotten {
         let text = format!("the rights to the removed stream cannot be forgotten: {error}");
         let notices = &app.observability.notices;

@@ -9,6 +9,7 @@
 
 mod accounts;
 mod check;
+mod contact;
 mod contradictions;
 mod devices;
 mod error;

@@ -33,7 +33,6 @@ use std::time::Duration;
 
 use chappe_device::client::{ClientTree, Seen};
 use chappe_device::{ClientOptions, DeviceClient, Selection};
-use chappe_identity::{AddressPolicy, Prefix};
 
 pub(crate) use claims::PlaceClaim;
 pub(crate) use device::{Device, DeviceState};
@@ -47,7 +46,6 @@ pub(crate) use services::publish_business;
 pub(crate) use succession::place_claims;
 pub(crate) use table::Devices;
 
-use crate::config::Discovery;
 use crate::notices::NoticeKind;
 use crate::shared::App;
 use crate::signatures;
@@ -92,7 +90,7 @@ fn options(app: &App) -> ClientOptions {
     };
     ClientOptions {
         selection,
-        policy: policy(discovery),
+        policy: discovery.contact_policy(),
         tree: discovery
             .tree
             .then(|| app.identity.key.clone())
@@ -105,13 +103,6 @@ fn options(app: &App) -> ClientOptions {
         event_signing: signatures::signing(app, app.config.signatures.events),
         ..ClientOptions::default()
     }
-}
-
-/// The policy for addresses that unauthenticated messages name.
-pub(crate) fn policy(discovery: &Discovery) -> AddressPolicy {
-    let prefixes = discovery.contact.iter();
-    let prefixes = prefixes.filter_map(|prefix| prefix.parse::<Prefix>().ok());
-    prefixes.fold(AddressPolicy::default(), AddressPolicy::allow)
 }
 
 async fn follow_all(app: &App, client: DeviceClient) {

@@ -20,25 +20,11 @@ use super::{is_removed, link_key, link_name};
 use crate::accounts::{Caller, View};
 use crate::catalogue::{AUDIT, CatalogueError, Entry};
 use crate::completeness::{Loss, LossKind};
-use crate::config::{Config, Read};
+use crate::config::Read;
 use crate::notices::NoticeKind;
 use crate::registrar::LINK_TYPE;
 use crate::shared::{App, Shared};
 use crate::{catalogue, clock, streams};
-
-/// The policy for addresses that clients name.
-pub(crate) fn contact_policy(app: &Shared) -> AddressPolicy {
-    contact_policy_of(&app.config)
-}
-
-/// The same, of a configuration.
-pub(crate) fn contact_policy_of(config: &Config) -> AddressPolicy {
-    let prefixes = config.exchange.contacts();
-    let policy = crate::devices::policy(&config.discovery);
-    prefixes
-        .fold(policy, AddressPolicy::allow)
-        .loopback_by_prefix()
-}
 
 /// The node, as its links see it; it may be dropped before they are.
 pub(super) struct Host {
@@ -326,7 +312,7 @@ impl LinkHost for Host {
         let app = self.node.upgrade();
         app.map_or_else(
             || AddressPolicy::default().loopback_by_prefix(),
-            |app| contact_policy(&app),
+            |app| app.config.contact_policy(),
         )
     }
 

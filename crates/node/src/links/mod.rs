@@ -24,7 +24,6 @@ use tokio::task::AbortHandle;
 use exchange::with_token;
 pub(crate) use exchange::{ChangeError, Exchange};
 use host::Host;
-pub(crate) use host::{contact_policy, contact_policy_of};
 pub(crate) use kept::{LINKS, SUBSCRIPTIONS, StateFile};
 pub(crate) use listen::{Listening, Sockets, bind};
 use opening::PendingOpens;

@@ -16,7 +16,7 @@ use chappe_dpws::eventing::{
     SourceEvent, SourceReceive, SourceTransmit, SubscriptionId, Token,
 };
 use chappe_dpws::exchange::Reply;
-use chappe_identity::{AddressPolicy, Contact};
+use chappe_identity::Contact;
 use chappe_machine::{Input, Output, drain};
 use chappe_registry::{WatchItem, WatchStart, WatchSubject};
 use chappe_transport::http::Client;
@@ -141,14 +141,6 @@ async fn ask(inputs: &Inputs, request: Request) -> Result<Reply, EventingError> 
     replied.await.map_err(|_| EventingError::Ended)
 }
 
-/// The addresses that a subscriber may name: its own, and those that the configuration allows.
-fn policy(app: &App) -> AddressPolicy {
-    let prefixes = app.config.exchange.contacts();
-    let policy = crate::devices::policy(&app.config.discovery);
-    let policy = prefixes.fold(policy, AddressPolicy::allow);
-    policy.loopback_by_prefix()
-}
-
 /// The action and the body of an event.
 fn notification(item: &WatchItem) -> (String, Element) {
     let (kind, data) = described(item);
@@ -182,7 +174,7 @@ struct Running {
 /// Why a source woke up.
 enum Woken {
     Draining,
-    Request(Option<(Request, oneshot::Sender<Reply>)>),
+    Request(Option<Box<(Request, oneshot::Sender<Reply>)>>),
     Delivery(SourceReceive),
     Timeout,
     Event(Box<Result<WatchItem, super::FollowEnd>>),
@@ -199,7 +191,7 @@ async fn run(
         return;
     };
     let (secret, _) = secret.split_at(16);
-    let allowed = policy(&app);
+    let allowed = app.config.contact_policy();
     let check = move |uri: &str, source: SocketAddr| {
         let checked = allowed.check(uri, source);
         checked.map(|_| ()).map_err(|refusal| refusal.to_string())
@@ -253,14 +245,15 @@ impl Running {
             let woken = tokio::select! {
                 biased;
                 () = shutdown(&mut drain) => Woken::Draining,
-                request = requests.recv() => Woken::Request(request),
+                request = requests.recv() => Woken::Request(request.map(Box::new)),
                 Some(Ok(sent)) = self.deliveries.join_next() => Woken::Delivery(sent),
                 () = tokio::time::sleep_until(at.unwrap_or_else(tokio::time::Instant::now)),
                     if at.is_some() => Woken::Timeout,
                 event = follow.next() => Woken::Event(Box::new(event)),
             };
             match woken {
-                Woken::Request(Some((request, reply))) => {
+                Woken::Request(Some(asked)) => {
+                    let (request, reply) = *asked;
                     is_new = false;
                     self.request(request, reply);
                 }
