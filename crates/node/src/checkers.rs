@@ -11,7 +11,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::http::header::{CONTENT_TYPE, HeaderName};
 use axum::http::{HeaderMap, HeaderValue, Method};
-use chappe_identity::{Contact, Scheme};
+use chappe_identity::{AddressPolicy, Contact, Scheme};
 use chappe_registry::uddi::message::read_validation;
 use chappe_registry::uddi::{Error, ErrorCode, TModelKey, Taxonomies, Values};
 use chappe_transport::http::{Client, ClientLimits};
@@ -19,9 +19,6 @@ use chappe_transport::{Drops, Hop};
 use chappe_xml::Limits;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
-
-use crate::config::Config;
-use crate::links::contact_policy_of;
 
 /// Time for all services that one request has to ask.
 const TIME_MAX: Duration = Duration::from_secs(5);
@@ -39,12 +36,11 @@ pub(crate) struct Checkers {
 }
 
 impl Checkers {
-    /// The services that the value sets name.
+    /// The services that the value sets name, as far as `policy` allows their addresses.
     ///
     /// # Errors
     /// The address of one must not be contacted.
-    pub(crate) fn new(config: &Config, taxonomies: &Taxonomies) -> Result<Self, String> {
-        let policy = contact_policy_of(config);
+    pub(crate) fn new(policy: &AddressPolicy, taxonomies: &Taxonomies) -> Result<Self, String> {
         // As if this host itself had named them: loopback has to be allowed like every other network.
         let source = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
         let mut contacts = HashMap::new();
@@ -152,6 +148,7 @@ impl Checkers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chappe_identity::Prefix;
     use chappe_registry::uddi::{BusinessEntity, KeyedReference};
 
     const COLOURS: TModelKey = TModelKey::new(7);
@@ -159,9 +156,9 @@ mod tests {
     fn checkers(url: &str, contact: &[&str]) -> Result<Checkers, String> {
         let mut taxonomies = Taxonomies::default();
         taxonomies.add(COLOURS, &format!("@checker {url}")).unwrap();
-        let mut config = Config::default();
-        config.exchange.contact = contact.iter().map(|it| (*it).to_owned()).collect();
-        Checkers::new(&config, &taxonomies)
+        let prefixes = contact.iter().map(|it| it.parse::<Prefix>().unwrap());
+        let policy = prefixes.fold(AddressPolicy::default(), AddressPolicy::allow);
+        Checkers::new(&policy.loopback_by_prefix(), &taxonomies)
     }
 
     #[test]

@@ -75,7 +75,8 @@ impl Node {
         let value_sets = |reason| StartError::Taxonomies { reason };
         let taxonomies = http::taxonomies(&config.registry.taxonomies_directory);
         let taxonomies = taxonomies.map_err(value_sets)?;
-        let checkers = Checkers::new(&config, &taxonomies).map_err(value_sets)?;
+        let policy = crate::links::contact_policy_of(&config);
+        let checkers = Checkers::new(&policy, &taxonomies).map_err(value_sets)?;
         let size_limit = SizeLimit::of(&config).map_err(|source| StartError::Directory {
             path: log_directory(&directory),
             source,
