@@ -191,6 +191,8 @@ class Publishers:
         for event in self.is_up.values():
             event.set()
         self.ends = False
+        # Together at most a thousand attempts a second: a refusal costs the processor that a change needs.
+        self.pause_s = count / 1000
         # Each connection is a descriptor.
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
@@ -209,14 +211,14 @@ class Publishers:
             except (OSError, EOFError, ValueError):
                 # The node was killed: it may have stored the service.
                 self.unknown.add(name)
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(self.pause_s)
                 continue
             if status == 200:
                 self.stored.add(name)
             else:
                 self.refused.add(name)
                 # PostgreSQL is away, or the node has too much to do.
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(self.pause_s)
 
     async def kill(self, node: Node) -> None:
         """Kills a node and starts it again."""
