@@ -2,7 +2,7 @@
 
     python3 check/wrappers/run.py CHAPPE WORK [PART...]     parts: kills host full odd
 
-1. kills: logrotate, sqlite3, socat, nginx, curl, sdc11073 and the examples of programs, all on one node. The node and
+1. kills: logrotate, sqlite3, socat, mosquitto, nginx, curl, sdc11073 and the examples of programs, all on one node. The node and
           each peer are killed with SIGKILL in turn, and the cable between them is cut. Then each number that a peer
           sent is counted in its stream: docs/wrappers.md says how often it may be there.
 2. host:  the kind `system` compared with /proc and df.
@@ -26,6 +26,7 @@ from collections.abc import Callable
 sys.dont_write_bytecode = True
 FOLDER = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
+import broker  # noqa: E402
 import events  # noqa: E402
 import files  # noqa: E402
 import full  # noqa: E402
@@ -62,6 +63,7 @@ def peers(bench: Bench) -> list:
     add("file", lambda: files.Export(bench, programs.COUNTED))
     add("sqlite", lambda: tables.Table(bench, "delete"), lambda: tables.Table(bench, "wal"))
     add("tcp", lambda: lines.Lines(bench, "listen"), lambda: lines.Lines(bench, "connect"))
+    add("mqtt", lambda: broker.Broker(bench, "steady"), lambda: broker.Broker(bench, "killed"))
     add("udp", lambda: lines.Lines(bench, "udp"))
     add("webhook", lambda: web.Webhook(bench))
     add("program", lambda: programs.Unmarked(bench), lambda: programs.Append(bench))

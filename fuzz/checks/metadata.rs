@@ -33,6 +33,7 @@ fn check_unbounded(data: &[u8]) {
                     date_ms: 0,
                     access: Access::Public,
                     rights: Default::default(),
+                    lease_s: None,
                 };
                 check_again(&piece);
             }

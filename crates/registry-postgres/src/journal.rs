@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use chappe_registry::{Journal, JournalError, Receipt, Tail};
+use chappe_registry::{Journal, JournalError, Receipt, Stamped, Tail};
 use tokio::sync::oneshot;
 
 use crate::link::Link;
@@ -158,6 +158,17 @@ impl Journal for PostgresJournal {
             let waited = self.shared.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// The record, if it is in memory: reading an older one would take the place of those that the node follows.
+    fn stamped(&self, position: u64) -> Result<Option<Stamped>, JournalError> {
+        let records = self.shared.lock().in_memory(position, 1);
+        let mut records = records.unwrap_or_default().into_iter();
+        let found = records.find(|(at, _)| *at == position);
+        Ok(found.map(|(_, record)| Stamped {
+            time_ns: None,
+            record,
+        }))
     }
 
     fn snapshot(&self) -> u64 {

@@ -707,7 +707,7 @@ impl Inner {
             return Err(JournalError::Away(reason).into());
         }
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
-        leases.continue_from(std::mem::replace(&mut writer.leases, LeaseClock::default()));
+        leases.continue_from(std::mem::take(&mut writer.leases));
         writer.leases = leases;
         writer.applied = read;
         writer.snapshot = snapshot;

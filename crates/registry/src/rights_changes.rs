@@ -48,7 +48,7 @@ impl Registry {
 
     /// Publishes `entity` as [`Registry::publish_within`] does, in the name of `principal`. It replaces an entity
     /// that the principal may write. Of that, owner, access rule and rights remain; those of `entity` are for a
-    /// new one.
+    /// new one. If nothing differs, only the lease is renewed, if there is one.
     ///
     /// # Errors
     /// [`Error::NoRight`], [`Error::KeyTaken`] if an entity that the principal may not see has the key;
@@ -60,7 +60,7 @@ impl Registry {
         room: &Room,
     ) -> Result<Option<Publication>, Error> {
         entity.validate()?;
-        let (publication, ()) = self.transact(room, |state| {
+        let (publication, renews) = self.transact(room, |state| {
             let mut entity = entity.clone();
             match require(state, &entity.key, principal, Right::Write) {
                 Ok(known) => {
@@ -69,9 +69,8 @@ impl Registry {
                         known.access.clone(),
                         known.rights.clone(),
                     );
-                    // Publishing it again renews a lease.
-                    if entity == known && entity.lease_s.is_none() {
-                        return Ok((Vec::new(), ()));
+                    if entity == known {
+                        return Ok((Vec::new(), entity.lease_s.is_some()));
                     }
                 }
                 Err(Error::Unknown(key)) if state.rule_of(&key).is_some() => {
@@ -80,9 +79,12 @@ impl Registry {
                 Err(Error::Unknown(_)) => {}
                 Err(error) => return Err(error),
             }
-            Ok((vec![Step::Publish(entity)], ()))
+            Ok((vec![Step::Publish(entity)], false))
         })?;
-        Ok(publication)
+        match renews {
+            true => self.renew(&entity.key).map(Some),
+            false => Ok(publication),
+        }
     }
 
     /// Removes the entity `key` in the name of `principal`.

@@ -124,6 +124,11 @@ impl Decoder {
         self.add(&Message::new(body, now), body, batch);
     }
 
+    /// Like [`Decoder::message`], with the values of a topic.
+    pub(crate) fn attributed(&mut self, message: &Message<'_>, batch: &mut Batch) {
+        self.add(message, message.body, batch);
+    }
+
     /// Like [`Decoder::message`], for a piece of a text: `is_first` for the one that names its columns.
     /// `context` comes before the bytes of an undecodable one, so that it can be decoded alone.
     pub(crate) fn piece(

@@ -166,6 +166,7 @@ pub fn wrapper_kinds() -> &'static [WrapperKind] {
         kinds::http::WEBHOOK,
         kinds::lines::TCP,
         kinds::lines::UDP,
+        kinds::mqtt::WRAPPER,
         #[cfg(feature = "dds")]
         kinds::dds::WRAPPER,
     ]
@@ -178,6 +179,7 @@ pub fn exporter_kinds() -> &'static [ExporterKind] {
         kinds::file::EXPORTER,
         kinds::http::PUSH,
         kinds::program::EXPORTER,
+        kinds::mqtt::EXPORTER,
         kinds::dpws::EXPORTER,
         kinds::gsn::ASYNC_EXPORTER,
         kinds::gsn::PUSH_EXPORTER,

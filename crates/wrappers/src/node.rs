@@ -34,16 +34,19 @@ pub struct NodeParts {
     /// What devices that it hosts do with signatures, unless their files say otherwise; `None` if the node has no
     /// authorities of signers.
     pub signing: Option<Signing>,
+    /// What distinguishes it from other nodes.
+    pub id: Arc<str>,
 }
 
 impl Default for NodeParts {
-    /// No topics, no streams and no signatures.
+    /// No topics, no streams, no signatures and no identity.
     fn default() -> Self {
         Self {
             #[cfg(feature = "dds")]
             topics: None,
             stream: Arc::new(|_| None),
             signing: None,
+            id: Arc::from(""),
         }
     }
 }

@@ -313,8 +313,8 @@ mod tests {
         let (_, rules) = crate::http::routes().into_parts();
         let decided: BTreeSet<String> = rules
             .iter()
-            // WSDL describes those of UDDI.
-            .filter(|rule| !rule.path.starts_with("/uddi/"))
+            // WSDL describes those of UDDI, and WS-Eventing its own.
+            .filter(|rule| !rule.path.starts_with("/uddi/") && !rule.path.starts_with("/registry/"))
             .filter(|rule| rule.operation != "get_description")
             .map(|rule| format!("{} {}", rule.method, rule.path))
             .collect();

@@ -82,7 +82,7 @@ pub(crate) struct HistoryEntry {
 /// What differs between two versions of an entity.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct EntityDifferences {
-    /// Which of name, kind, types, scopes and owner differ.
+    /// Which of name, kind, types, scopes, owner and lease differ.
     fields: Vec<&'static str>,
     /// Properties that were added, the first 50.
     added: Vec<Triple>,

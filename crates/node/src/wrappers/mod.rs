@@ -351,6 +351,7 @@ fn refuse<R: Row, H: Handle>(
 fn node_parts(app: &App) -> NodeParts {
     let node = Arc::downgrade(app);
     NodeParts {
+        id: app.identity.public_key.as_str().into(),
         #[cfg(feature = "dds")]
         topics: Some(app.topics.clone()),
         stream: Arc::new(move |name: &str| {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chappe_registry::{
-    Entity, EntityKind, Error, Expiry, Journal, MemoryJournal, Principal, Registry, Watch,
+    Entity, EntityKind, Error, Expiry, Journal, MemoryJournal, Principal, Registry, Room, Watch,
     WatchEvent, WatchStart, WatchStep, WatchSubject,
 };
 use proptest::prelude::*;
@@ -74,6 +74,21 @@ fn an_entity_is_removed_when_its_lease_is_over_unless_it_is_renewed() {
     put(&registry, Entity::new(key(4), EntityKind::Device, "stays"));
     assert_eq!(removed(registry.expire(s(300)).unwrap()), [""; 0]);
     assert!(has(&registry, 4));
+}
+
+#[test]
+fn publishing_an_equal_entity_renews_its_lease_by_a_small_record() {
+    let journal = MemoryJournal::new();
+    let registry = Registry::open(journal.clone()).unwrap();
+    put(&registry, leased(1, 10));
+    registry.expire(s(0)).unwrap();
+    registry.expire(s(9)).unwrap();
+    let again = registry.publish_as(&Principal::Operator, &leased(1, 10), &Room::default());
+    again.unwrap().unwrap().wait().unwrap();
+    let (_, renewal) = journal.follow(2, 1).unwrap().remove(0);
+    assert!(renewal.len() <= key(1).len() + 4, "{} bytes", renewal.len());
+    assert_eq!(removed(registry.expire(s(18)).unwrap()), [""; 0]);
+    assert_eq!(removed(registry.expire(s(28)).unwrap()), [key(1)]);
 }
 
 #[test]

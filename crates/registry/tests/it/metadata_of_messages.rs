@@ -32,6 +32,7 @@ fn attach(registry: &Registry, number: u128, author: &str, subject: &str, value:
         piece_type: "urn:means".to_owned(),
         value: Value::Text(value.to_owned()),
         rule: None,
+        lease_s: None,
     };
     author.attach(&draft).unwrap().wait().unwrap().key
 }

@@ -118,6 +118,17 @@ impl Client {
         }
     }
 
+    /// Names no protocol in the handshake; by default it names HTTP.
+    #[must_use]
+    pub fn without_protocol(self) -> Self {
+        let mut config = ClientConfig::clone(self.connector.config());
+        config.alpn_protocols.clear();
+        Self {
+            connector: Arc::new(config).into(),
+            ..self
+        }
+    }
+
     /// Requires a certificate for this name instead of the address.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {

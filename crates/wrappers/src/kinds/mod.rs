@@ -9,6 +9,8 @@ pub(crate) mod file;
 pub(crate) mod gsn;
 pub(crate) mod http;
 pub(crate) mod lines;
+pub(crate) mod mqtt;
 pub(crate) mod program;
 pub(crate) mod sqlite;
 pub(crate) mod system;
+mod template;

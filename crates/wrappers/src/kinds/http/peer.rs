@@ -252,7 +252,7 @@ impl HttpPeer {
 }
 
 /// Whom to trust as the server.
-fn trust(
+pub(in crate::kinds) fn trust(
     server: &Server,
     directory: impl Fn(&Path) -> PathBuf,
     host: &str,

@@ -1,0 +1,313 @@
+//! Publishes elements to a broker, one message each.
+
+use std::collections::HashMap;
+
+use chappe_format::{Encoder, Encoding};
+use chappe_stream::{DescriptorError, Position, StreamElement, Value};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::broker::{Broker, Connection, Connector, Order};
+use super::session::{Event, Outcome, Publication};
+use crate::kinds::template::Template;
+use crate::{
+    Batch, Exporter, ExporterFile, ExporterKind, ExporterOpening, NodeParts, Part, Refused, Step,
+    WrapperError, Written,
+};
+
+/// The user property that identifies an element: stream, epoch and number.
+const IDENTITY: &str = "chappe-element";
+/// The placeholders of a topic.
+const NAMES: [&str; 2] = ["stream", "key"];
+
+/// The kind.
+pub(crate) const EXPORTER: ExporterKind = ExporterKind {
+    name: "mqtt",
+    about: "publishes elements to an MQTT broker, 3.1.1 or 5.0",
+    written: "the broker has acknowledged the message; with quality of service 0, when it is sent",
+    may_double: "messages of the last batch after a crash or a broken connection; in MQTT 5.0 the user property `chappe-element` tells",
+    check: |file| settings(file).map(drop),
+    open,
+    schema: || schemars::schema_for!(Settings),
+};
+
+/// The keys of an exporter of kind `mqtt`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    #[serde(flatten)]
+    broker: Broker,
+    /// The topic of an element, with the placeholders `{stream}` and `{key}`. Dots of a stream's name become levels.
+    #[serde(default = "topic")]
+    topic: String,
+    /// How an element is written. Default: JSON.
+    #[serde(default = "json")]
+    format: Encoding,
+    /// Publish the text of this field alone, in place of the element.
+    field: Option<String>,
+    /// The quality of service: 0, 1 or 2.
+    #[serde(default = "qos")]
+    #[schemars(range(max = 2))]
+    qos: u8,
+    /// Whether the broker keeps the last message of each topic for later subscribers.
+    #[serde(default)]
+    retain: bool,
+}
+
+fn topic() -> String {
+    "chappe/{stream}".to_owned()
+}
+
+fn json() -> Encoding {
+    Encoding::Json
+}
+
+fn qos() -> u8 {
+    1
+}
+
+fn settings(file: &ExporterFile) -> Result<(Settings, Template), DescriptorError> {
+    let settings: Settings = file.settings()?;
+    settings.broker.check(file)?;
+    let wrong = |key: &str, text: String| Err(file.fault(key, text, None));
+    if settings.qos > 2 {
+        return wrong("qos", "it is 0, 1 or 2".to_owned());
+    }
+    if settings.topic.is_empty() || settings.topic.contains(['+', '#', '\0']) {
+        return wrong(
+            "topic",
+            "a message has a topic without wildcards".to_owned(),
+        );
+    }
+    let template = match Template::parse(&settings.topic) {
+        Ok(template) => template,
+        Err(text) => return wrong("topic", text.to_owned()),
+    };
+    if let Some(name) = template.names().find(|name| !NAMES.contains(name)) {
+        return wrong(
+            "topic",
+            format!("{{{name}}} is neither {{stream}} nor {{key}}"),
+        );
+    }
+    Ok((settings, template))
+}
+
+fn open(opening: ExporterOpening<'_>) -> Result<Box<dyn Exporter>, WrapperError> {
+    let file = opening.file;
+    let (settings, topic) =
+        settings(file).map_err(|error| WrapperError::settings(error.to_string()))?;
+    Ok(Box::new(MqttExporter {
+        name: file.name.clone(),
+        connector: settings.broker.resolve(file)?,
+        connection: None,
+        topic,
+        format: settings.format,
+        field: settings.field,
+        qos: settings.qos,
+        is_retained: settings.retain,
+    }))
+}
+
+struct MqttExporter {
+    name: String,
+    connector: Connector,
+    connection: Option<Connection>,
+    topic: Template,
+    format: Encoding,
+    field: Option<String>,
+    qos: u8,
+    is_retained: bool,
+}
+
+impl Exporter for MqttExporter {
+    fn attach(
+        &mut self,
+        node: &NodeParts,
+        _exported: &std::collections::BTreeMap<String, Position>,
+    ) -> Result<(), WrapperError> {
+        let opening = &mut self.connector.opening;
+        if opening.client_id.is_empty() {
+            opening.client_id = super::client_id(&node.id, &format!("{}-out", self.name));
+        }
+        Ok(())
+    }
+
+    fn write<'a>(&'a mut self, batch: &'a Batch) -> Step<'a, Result<Written, WrapperError>> {
+        Box::pin(async move {
+            if self.connection.is_none() {
+                self.connection = Some(self.connector.clone().connect(None).await?);
+            }
+            let (mut messages, mut refused) = (Vec::new(), Vec::new());
+            for part in &batch.parts {
+                self.encode(part, &mut messages, &mut refused);
+            }
+            let tokens: Vec<(&Part, Position)> = messages
+                .iter()
+                .map(|(part, position, _)| (*part, *position))
+                .collect();
+            let messages = messages.into_iter().map(|(_, _, message)| message);
+            let outcomes = self.publish(messages.collect()).await?;
+            let mut later = None;
+            for (token, outcome) in outcomes {
+                let Some((part, position)) =
+                    usize::try_from(token).ok().and_then(|at| tokens.get(at))
+                else {
+                    continue;
+                };
+                match outcome {
+                    Outcome::Taken => {}
+                    Outcome::Refused(reason) => refused.push(Refused {
+                        stream: part.stream.to_string(),
+                        position: *position,
+                        reason,
+                    }),
+                    Outcome::Later(reason) => later = Some(reason),
+                }
+            }
+            match later {
+                // The whole batch is repeated.
+                Some(reason) => Err(WrapperError::peer(format!("the broker refuses: {reason}"))),
+                None => Ok(Written {
+                    refused,
+                    partial: None,
+                }),
+            }
+        })
+    }
+}
+
+impl MqttExporter {
+    /// The messages of a part.
+    fn encode<'b>(
+        &self,
+        part: &'b Part,
+        messages: &mut Vec<(&'b Part, Position, Publication)>,
+        refused: &mut Vec<Refused>,
+    ) {
+        let schema = std::sync::Arc::new(part.definition.schema.clone());
+        let encoder = Encoder::new(self.format, &part.stream, schema);
+        for element in &part.elements {
+            let token = messages.len() as u64;
+            match self.message(part, &encoder, element, token) {
+                Ok(message) => messages.push((part, element.position, message)),
+                Err(reason) => refused.push(Refused {
+                    stream: part.stream.to_string(),
+                    position: element.position,
+                    reason,
+                }),
+            }
+        }
+    }
+
+    fn message(
+        &self,
+        part: &Part,
+        encoder: &Encoder,
+        element: &StreamElement,
+        token: u64,
+    ) -> Result<Publication, String> {
+        let payload = match &self.field {
+            None => {
+                let mut text = encoder.header().unwrap_or_default();
+                encoder
+                    .encode(element, &mut text)
+                    .map_err(|error| error.to_string())?;
+                text.truncate(text.trim_end_matches('\n').len());
+                text
+            }
+            Some(field) => {
+                let fields = &part.definition.schema.fields;
+                let at = fields.iter().position(|it| it.name == *field);
+                match at.and_then(|at| element.values.get(at)) {
+                    None => return Err(format!("the stream has no field {field:?}")),
+                    Some(value) => text(value)?,
+                }
+            }
+        };
+        let mut values = serde_json::Map::new();
+        values.insert("stream".to_owned(), part.stream.replace('.', "/").into());
+        if let Some(key) = &element.key {
+            values.insert("key".to_owned(), level(key).into());
+        }
+        let topic = self.topic.fill(&values);
+        let topic = topic.map_err(|error| format!("the topic: {error}"))?;
+        Ok(Publication {
+            token,
+            topic,
+            payload: payload.into_bytes(),
+            qos: self.qos,
+            is_retained: self.is_retained,
+            property: Some((IDENTITY, format!("{} {}", part.stream, element.position))),
+        })
+    }
+
+    /// Publishes messages; returns what became of each.
+    async fn publish(
+        &mut self,
+        messages: Vec<Publication>,
+    ) -> Result<HashMap<u64, Outcome>, WrapperError> {
+        let Some(connection) = &mut self.connection else {
+            return Err(WrapperError::peer("not connected"));
+        };
+        let expected = messages.len();
+        let (orders, events) = (&connection.orders, &mut connection.events);
+        let publishing = async {
+            for message in messages {
+                if orders.send(Order::Publish(message)).await.is_err() {
+                    break;
+                }
+            }
+            // The answers decide.
+            std::future::pending::<()>().await;
+        };
+        let mut outcomes = HashMap::new();
+        let answers = async {
+            while outcomes.len() < expected {
+                let ended = || WrapperError::peer("the connection has ended");
+                for event in events.recv().await.ok_or_else(ended)? {
+                    match event {
+                        Event::Published(token, outcome) => {
+                            outcomes.insert(token, outcome);
+                        }
+                        Event::Failed(reason) => return Err(WrapperError::peer(reason)),
+                        _ => {}
+                    }
+                }
+            }
+            Ok(())
+        };
+        tokio::select! {
+            answered = answers => answered?,
+            () = publishing => {}
+        }
+        Ok(outcomes)
+    }
+}
+
+/// A key as one level of a topic.
+fn level(key: &str) -> String {
+    let mut level = String::new();
+    for c in key.chars() {
+        match c {
+            '/' | '+' | '#' | '%' => level.push_str(&format!("%{:02X}", c as u32)),
+            c if c.is_control() => level.push_str(&format!("%{:02X}", c as u32)),
+            c => level.push(c),
+        }
+    }
+    match level.is_empty() {
+        true => "%".to_owned(),
+        false => level,
+    }
+}
+
+/// A value as a text of its own.
+fn text(value: &Value) -> Result<String, String> {
+    match value {
+        Value::Null => Ok(String::new()),
+        Value::Boolean(flag) => Ok(flag.to_string()),
+        Value::Integer(number) => Ok(number.to_string()),
+        Value::Double(number) => Ok(number.to_string()),
+        Value::Text(text) => Ok(text.clone()),
+        Value::Bytes(_) | Value::Samples(_) => Err("a field of this type is no text".to_owned()),
+    }
+}
