@@ -1,7 +1,8 @@
 """Chappe under attack: the real programs, over real sockets, in namespaces made here.
 
     python3 check/hostile/run.py CHAPPE WORK [PART...]     parts: discovery forged crowd claims device documents
-                                                           attached rest reading exchange links clear mistakes
+                                                           attached rest reading registry exchange links clear
+                                                           mistakes
 
 1. discovery: a flood of generated datagrams from forged addresses; outgoing traffic is counted.
 2. forged:    Byes and Hellos that lie about a live, bound device.
@@ -11,6 +12,7 @@
 4. documents: small documents that grow in memory or keep a parser busy, to a device and to a node.
    attached:  devices that the node has attached, with reports and events that grow.
 5. reading:   partial answers, memory of one query, queries started by a page of another site.
+   registry:  documents, entities and queries of the registry that grow, names of others, exports that nobody takes.
 6. exchange:  HTTP between nodes: strangers' contact points, pulls that are never read, hostile documents and origins.
 7. links:     blank lines, contact points on the node's own host behind a proxy, strangers who unsubscribe.
 8. clear:     elements that would be sent in clear text, and CURVE keys that are not allowed.
@@ -41,12 +43,13 @@ import forged  # noqa: E402
 import links  # noqa: E402
 import mistakes  # noqa: E402
 import reading  # noqa: E402
+import registry  # noqa: E402
 import rest as rest_part  # noqa: E402
 from network import Cable, CheckFailed, Process, until  # noqa: E402
 from wire import measured  # noqa: E402
 
-PARTS = ["discovery", "forged", "crowd", "claims", "device", "documents", "attached", "rest", "reading", "exchange",
-         "links", "clear", "mistakes"]
+PARTS = ["discovery", "forged", "crowd", "claims", "device", "documents", "attached", "rest", "reading", "registry",
+         "exchange", "links", "clear", "mistakes"]
 ON_THIS_HOST = '[exchange]\ncontact = ["127.0.0.0/8"]\n'
 THERMOMETER = HERE.parent / "sdc" / "thermometer.toml"
 
@@ -144,6 +147,8 @@ def attack(cable: Cable, chappe: str, parts: list[str]) -> None:
             device, ready = start_device(cable, chappe, "B", "device-measured")
             under = rest_part.Rest(cable, node, told["address"], told["token"])
             reading.check(cable, chappe, under, device)
+        if part == "registry":
+            registry.check(rest_part.Rest(cable, node, told["address"], told["token"]))
         if part == "exchange":
             device, ready = start_device(cable, chappe, "B", "device-read")
             processes.append(device)

@@ -22,7 +22,7 @@ const DEPTH_MAX: usize = 4;
 /// Documents of one request.
 const DOCUMENTS_MAX: usize = 32;
 /// Bytes of all documents of one request; they become one batch of changes.
-const BYTES_MAX: usize = 4 << 20;
+pub(crate) const BYTES_MAX: usize = 4 << 20;
 /// Time for all fetches of one request.
 const TIME_MAX: Duration = Duration::from_secs(15);
 /// Time for one step of a fetch.

@@ -521,7 +521,10 @@ fn add_headers(headers: &mut HeaderMap, path: &str) {
     ];
     for (name, value) in ALWAYS {
         let name = HeaderName::from_static(name);
-        headers.insert(name, HeaderValue::from_static(value));
+        // What clients stored is answered with a policy that is stricter.
+        headers
+            .entry(name)
+            .or_insert(HeaderValue::from_static(value));
     }
     let caching = if is_guarded(path) && path != "/metrics" {
         "no-store"

@@ -171,11 +171,15 @@ impl NewTriple {
     }
 }
 
+/// Whether a key is one of the node's own entities. The scheme and the namespace of a URN ignore case.
+pub(super) fn is_own_key(key: &str) -> bool {
+    let start = key.get(..OWN_KEYS.len());
+    start.is_some_and(|start| start.eq_ignore_ascii_case(OWN_KEYS))
+}
+
 /// The key of an entity that a client may publish.
 pub(super) fn checked_key(key: &str) -> Result<NamedNode, Problem> {
-    // The scheme and the namespace of a URN ignore case.
-    let start = key.get(..OWN_KEYS.len());
-    if start.is_some_and(|start| start.eq_ignore_ascii_case(OWN_KEYS)) {
+    if is_own_key(key) {
         return Err(invalid(format!(
             "key: {OWN_KEYS} is for the node's own entities"
         )));

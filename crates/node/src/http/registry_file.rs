@@ -12,6 +12,8 @@ use axum::response::{IntoResponse, Response};
 use chappe_registry::{ExportError, Format, ImportError, ImportRules, Imported, Room};
 use hyper::body::Body as _;
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
@@ -20,17 +22,16 @@ use utoipa::{IntoParams, ToSchema};
 use super::params::Params;
 use super::parts;
 use super::problem::Problem;
-use super::publish::registry_problem;
+use super::publish::{is_own_key, registry_problem};
 use super::write::pace::Pace;
 use crate::accounts::Caller;
 use crate::clock;
-use crate::permits::RequestKind;
-use crate::registrar::OWN_KEYS;
+use crate::permits::{Permit, RequestKind, Tenant};
 use crate::shared::App;
 
 /// Size of one piece of an export; two are in memory.
 const PIECE_BYTES: usize = 64 * 1024;
-/// Time in which a client must take the next piece.
+/// Time in which a client must take the next piece, and for which an export then waits for the permit of a query.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// A file may have this many times the bytes that the registry may have: a text repeats its terms.
 const FILE_FACTOR: u64 = 4;
@@ -78,16 +79,24 @@ pub(super) async fn export(
     Params(params): Params<FileParams>,
 ) -> Result<Response, Problem> {
     let format = params.named()?.unwrap_or(Format::NQuads);
-    let permit = parts::permit(&app, &caller, RequestKind::Query)?;
+    let open = parts::permit(&app, &caller, RequestKind::Pull)?;
+    let turn = parts::permit(&app, &caller, RequestKind::Query)?;
     let (sender, receiver) = mpsc::channel(1);
     tokio::task::spawn_blocking(move || {
-        let to = BufWriter::with_capacity(PIECE_BYTES, Pieces(sender.clone()));
+        let pieces = Pieces {
+            app: &app,
+            tenant: app.shares.tenant(&app.accounts, &caller),
+            sender: sender.clone(),
+            turn: Some(turn),
+        };
+        let to = BufWriter::with_capacity(PIECE_BYTES, pieces);
         let written = app.registry.export(&caller.reader(), format, to, |_| {});
         if let Err(ExportError::Io(error)) = written {
             // The connection is closed, so that an incomplete file does not look complete.
-            let _ = Pieces(sender).send(Err(error));
+            let last = timeout(STALL_TIMEOUT, sender.send(Err(error)));
+            let _ = Handle::current().block_on(last);
         }
-        drop(permit);
+        drop(open);
     });
     let body = Body::from_stream(ReceiverStream::new(receiver));
     let kind = [(header::CONTENT_TYPE, format.media_type())];
@@ -95,24 +104,33 @@ pub(super) async fn export(
 }
 
 /// The pieces of an export, to its client.
-struct Pieces(mpsc::Sender<io::Result<Bytes>>);
-
-impl Pieces {
-    fn send(&self, piece: io::Result<Bytes>) -> io::Result<()> {
-        let sent =
-            tokio::runtime::Handle::current().block_on(timeout(STALL_TIMEOUT, self.0.send(piece)));
-        match sent {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(io::ErrorKind::BrokenPipe.into()),
-            Err(_) => Err(io::ErrorKind::TimedOut.into()),
-        }
-    }
+struct Pieces<'a> {
+    app: &'a App,
+    tenant: Option<Tenant>,
+    sender: mpsc::Sender<io::Result<Bytes>>,
+    /// The permit of a query. A client that reads slowly keeps none.
+    turn: Option<Permit>,
 }
 
-impl Write for Pieces {
+impl Write for Pieces<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.send(Ok(Bytes::copy_from_slice(bytes)))?;
-        Ok(bytes.len())
+        let piece = match self.sender.try_send(Ok(Bytes::copy_from_slice(bytes))) {
+            Ok(()) => return Ok(bytes.len()),
+            Err(TrySendError::Closed(_)) => return Err(io::ErrorKind::BrokenPipe.into()),
+            Err(TrySendError::Full(piece)) => piece,
+        };
+        self.turn = None;
+        let (permits, tenant) = (&self.app.permits, self.tenant.as_ref());
+        Handle::current().block_on(async {
+            match timeout(STALL_TIMEOUT, self.sender.send(piece)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return Err(io::ErrorKind::BrokenPipe.into()),
+                Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+            }
+            let turn = permits.take_within(RequestKind::Query, tenant, STALL_TIMEOUT);
+            self.turn = Some(turn.await.map_err(|_| io::ErrorKind::TimedOut)?);
+            Ok(bytes.len())
+        })
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -259,7 +277,7 @@ fn run(
             ..Room::default()
         },
         unix_ms: clock::now().0 / 1_000_000,
-        is_left_out: &|key| key.starts_with(OWN_KEYS),
+        is_left_out: &is_own_key,
     };
     let reader = BufReader::with_capacity(PIECE_BYTES, file);
     app.registry

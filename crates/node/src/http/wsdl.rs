@@ -17,8 +17,9 @@ use chappe_registry::wsdl::NewDocument;
 use chappe_registry::wsdl::message::{self, Add, Answer, Message, Request};
 use chappe_registry::{Access, Attempts, Publication, Right};
 
-use super::publish::room;
+use super::publish::{is_own_key, room};
 use super::uddi::{self, Outcome};
+use super::write::memory;
 use crate::accounts::{Caller, Change};
 use crate::clock;
 use crate::documents::{self, Collected, media_type_of};
@@ -156,8 +157,7 @@ async fn run(
 
 /// Refuses a key that is for the node's own entities.
 pub(super) fn check_key(key: &str) -> Result<(), Error> {
-    let start = key.get(..OWN_KEYS.len());
-    match start.is_some_and(|start| start.eq_ignore_ascii_case(OWN_KEYS)) {
+    match is_own_key(key) {
         true => Err(Error::new(
             ErrorCode::InvalidKeyPassed,
             format!("keys that begin with {OWN_KEYS} are for the node's own entities"),
@@ -191,6 +191,9 @@ pub(super) async fn add_document(
         media_type,
         bytes: add.content.unwrap_or_default(),
     };
+    // Held until the documents are in the registry, however slowly they come.
+    let _memory = memory(app, caller, documents::BYTES_MAX)
+        .map_err(|problem| Error::new(ErrorCode::Busy, problem.detail))?;
     let Collected { documents, unread } = documents::collect(app, address, first).await?;
     let (of, business) = (caller.clone(), add.business);
     let saved = uddi::run(app, caller, move |app| {

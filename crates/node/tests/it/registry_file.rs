@@ -2,6 +2,7 @@
 //! Method: two nodes in this process; files over their sockets.
 
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::common::{Operated, block, config, get, send};
 
@@ -64,5 +65,44 @@ fn a_registry_moves_as_a_file() {
         assert_eq!(stranger.status, 401, "{stranger:?}");
         from.node.shutdown().await.unwrap();
         to.node.shutdown().await.unwrap();
+    });
+}
+
+/// A client that takes an export slowly keeps nobody from asking.
+#[test]
+fn an_export_that_waits_for_its_client_is_no_query() {
+    block(async {
+        let directory = tempfile::tempdir().unwrap();
+        let mut config = config(directory.path());
+        config.limits.queries = 1;
+        let on = Operated::start(&config, None).await;
+        // More than the buffers of a connection hold.
+        let triple =
+            |n: u32| json!({"predicate": "urn:p", "object": format!("{n} {}", "x".repeat(16_000))});
+        for number in 0..24 {
+            let triples: Vec<_> = (0..30).map(triple).collect();
+            let entity = json!({"key": format!("urn:x:{number}"), "name": "x", "triples": triples});
+            let made = on.change("POST", "/api/v1/entities", &entity).await;
+            assert_eq!(made.status, 201, "{made:?}");
+        }
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4_096).unwrap();
+        let mut slow = socket.connect(on.node.address()).await.unwrap();
+        let request = format!(
+            "GET /api/v1/registry/export HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            on.node.address()
+        );
+        slow.write_all(request.as_bytes()).await.unwrap();
+        let mut begun = [0; 12];
+        slow.read_exact(&mut begun).await.unwrap();
+        assert_eq!(&begun, b"HTTP/1.1 200");
+        let query = "/api/v1/sparql?query=ASK%20%7B%7D";
+        while get(&on.node, query).await.status != 200 {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        let mut rest = Vec::new();
+        slow.read_to_end(&mut rest).await.unwrap();
+        assert!(rest.ends_with(b"\r\n0\r\n\r\n"), "the export is whole");
+        on.node.shutdown().await.unwrap();
     });
 }

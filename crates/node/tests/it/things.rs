@@ -364,6 +364,19 @@ fn lists_have_pages_and_searches_select() {
         let refused = get(&world.node, &costly).await;
         assert_eq!(refused.status, 400, "{}", refused.body);
         assert!(refused.body.contains("steps"), "{}", refused.body);
+        // As values, small objects take fifty times their text.
+        for number in 0..7 {
+            let mut wide = named(&format!("urn:w{number}"), "W");
+            wide["x-wide"] = json!(vec![json!({"": 1}); 16_000]);
+            world.put_thing(&wide).await;
+        }
+        let at_once = "/search/jsonpath?query=$..title";
+        let refused = get(&world.node, at_once).await;
+        assert_eq!(refused.status, 400, "{}", refused.body);
+        assert!(refused.body.contains("in memory"), "{}", refused.body);
+        let one_by_one = "/search/jsonpath?query=$%5B*%5D.title";
+        let found = get(&world.node, one_by_one).await;
+        assert!(found.body.contains("\"W\""), "{}", found.body);
         world.node.shutdown().await.unwrap();
     });
 }

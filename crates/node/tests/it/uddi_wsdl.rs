@@ -380,6 +380,9 @@ fn documents_are_kept_over_rest() {
             let one = get(node, &format!("/api/v1/registry/documents/urn%3A{name}")).await;
             assert_eq!(one.body, text);
             assert_eq!(one.headers["content-type"], "text/xml");
+            // It is no page of the node, whatever a browser makes of it.
+            let policy = &one.headers["content-security-policy"];
+            assert_eq!(policy, "default-src 'none'; sandbox");
         }
         let (mut next, mut keys) = (String::new(), Vec::new());
         loop {

@@ -12,6 +12,7 @@ use chappe_registry::{Attempts, Error, Registry, Room};
 use chappe_transport::Hop;
 use serde_json::{Value, json};
 
+use super::super::publish::is_own_key;
 use super::{ThingDescription, foreign, refusal};
 use crate::accounts::Caller;
 use crate::clock;
@@ -174,9 +175,7 @@ async fn read(
 
 /// Refuses changes of what the node itself describes.
 fn refuse_own(id: &str) -> Result<(), Problem> {
-    // The scheme and the namespace of a URN ignore case.
-    let start = id.get(..OWN_KEYS.len());
-    match start.is_some_and(|start| start.eq_ignore_ascii_case(OWN_KEYS)) {
+    match is_own_key(id) {
         true => {
             let detail =
                 format!("ids with the prefix {OWN_KEYS} are for what the node itself describes");

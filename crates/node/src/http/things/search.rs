@@ -26,6 +26,9 @@ use crate::things;
 const STEPS_MAX: u64 = 10_000_000;
 /// Bytes of the documents that a search holds at once, if it cannot look at one after the other.
 const DOCUMENT_BYTES_MAX: usize = 8 << 20;
+/// Memory of these documents as values, as estimated; reason: as much as a SPARQL query may hold. Small objects take
+/// fifty times their text.
+const VALUE_BYTES_MAX: usize = 64 << 20;
 /// Bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
@@ -81,7 +84,7 @@ struct Search {
 impl Search {
     fn run(mut self, app: &App, caller: &Caller, base: &str) -> Result<String, Problem> {
         let is_per_item = self.path.is_per_item();
-        let (mut all, mut bytes) = (Vec::new(), 0);
+        let (mut all, mut bytes, mut value_bytes) = (Vec::new(), 0, 0);
         for id in things::ids(app, caller) {
             if Instant::now() >= self.deadline {
                 return Err(Problem::bad_request("the search exceeded its time limit")
@@ -98,9 +101,14 @@ impl Search {
                 continue;
             }
             bytes += text.len();
-            if bytes > DOCUMENT_BYTES_MAX {
+            value_bytes += memory_of(&thing);
+            let over = [
+                (bytes, DOCUMENT_BYTES_MAX, "bytes"),
+                (value_bytes, VALUE_BYTES_MAX, "bytes in memory"),
+            ];
+            if let Some((_, most, what)) = over.into_iter().find(|(has, most, _)| has > most) {
                 let detail = format!(
-                    "all Thing Descriptions have more than {DOCUMENT_BYTES_MAX} bytes, and the query needs them at once"
+                    "all Thing Descriptions have more than {most} {what}, and the query needs them at once"
                 );
                 return Err(Problem::bad_request(detail)
                     .hint("start it with $[*] or $[?…] and without $ in filters, or use SPARQL"));
@@ -133,6 +141,25 @@ impl Search {
         }
         Ok(())
     }
+}
+
+/// The memory of a value, as estimated. Members of an object are in nodes for 11 that may be half full.
+fn memory_of(value: &Value) -> usize {
+    const MEMBERS: usize = 6;
+    const NODE_BYTES: usize = 11 * (size_of::<String>() + size_of::<Value>()) + 16;
+    size_of::<Value>()
+        + match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+            Value::String(text) => text.len(),
+            Value::Array(values) => values.iter().map(memory_of).sum(),
+            Value::Object(members) => {
+                let nodes = members.len().div_ceil(MEMBERS);
+                let members = members
+                    .iter()
+                    .map(|(name, value)| name.len() + memory_of(value));
+                nodes * NODE_BYTES + members.sum::<usize>()
+            }
+        }
 }
 
 /// Answers a SPARQL 1.1 query over the registry, in which things have the terms of the W3C ontologies.
