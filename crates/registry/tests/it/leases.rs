@@ -175,7 +175,7 @@ enum Step {
     Crash(usize),
     Compact(usize),
     /// The clock of a node shows zero again, against the rule.
-    StepBack(usize),
+    ClockBack(usize),
     Pass(u64),
 }
 
@@ -186,7 +186,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0..3_usize).prop_map(Step::Expire),
         1 => (0..3_usize).prop_map(Step::Crash),
         1 => (0..3_usize).prop_map(Step::Compact),
-        1 => (0..3_usize).prop_map(Step::StepBack),
+        1 => (0..3_usize).prop_map(Step::ClockBack),
         6 => prop_oneof![1..5_u64, 30..90_u64, Just(300)].prop_map(Step::Pass),
     ]
 }
@@ -232,7 +232,7 @@ proptest! {
                     nodes[at].registry.refresh().unwrap();
                     nodes[at].registry.compact().unwrap();
                 }
-                Step::StepBack(at) => nodes[at].origin_s = now_s,
+                Step::ClockBack(at) => nodes[at].origin_s = now_s,
                 Step::Pass(seconds) => now_s += seconds,
             }
             for node in &nodes {
