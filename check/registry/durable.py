@@ -5,7 +5,7 @@
 1. Clients publish entities over REST, businesses over UDDI, metadata, things, and files, while the node is killed with
    SIGKILL. Each acknowledged change is there after the restart, whole; each other one is there whole or not at all.
 2. The answers of finds and of SPARQL, and an export, agree with the list of entities.
-3. An export is imported into an empty node, which exports the same.
+3. An export is imported into an empty node, which exports the same. What the first node itself says stays behind.
 4. A subscriber that reconnects after a kill has what the registry has.
 
 The standard library of Python only; loopback only; about 30 s.
@@ -346,6 +346,8 @@ def moves(chappe: str, work: pathlib.Path, node: Node) -> None:
         differ = [key for key in exported.keys() | there.keys() if exported.get(key) != there.get(key)]
         expect_each(not differ, f"the other node exports something else for {differ[:3]}")
         expect(len(there) > 100, f"the other node exports the same {len(there)} entities")
+        own = [len(it.entities(owner="node", type="{https://chappe.example/ns/uddi#}businessEntity")) for it in (node, second)]
+        expect(own == [1, 1], "each node has its own business only")
     finally:
         second.kill()
 

@@ -1,5 +1,6 @@
 //! Errors of changing or opening the registry.
 
+use crate::entity::EntityKind;
 use crate::journal::JournalError;
 use crate::rights::Right;
 
@@ -36,6 +37,14 @@ pub enum Error {
     /// The key is that of an entity which the caller may not see.
     #[error("the key {0} is not available")]
     KeyTaken(String),
+    /// The key is that of an entity of another kind, which is changed in its own way.
+    #[error("{key} is a {}, which an entity of another kind does not replace", .kind.as_str())]
+    OtherKind {
+        /// The key.
+        key: String,
+        /// The kind of what is there.
+        kind: EntityKind,
+    },
     /// No entity has this key.
     #[error("no entity has the key {0}")]
     Unknown(String),

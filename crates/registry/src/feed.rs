@@ -295,6 +295,11 @@ impl Subscription {
         self.next.saturating_sub(1)
     }
 
+    /// Whether the last item was one of a batch of which more may follow.
+    pub(crate) fn is_inside_batch(&self) -> bool {
+        self.delivered > 0
+    }
+
     fn next_item(&mut self, state: &State) -> Option<Item> {
         if self.next < state.complete_from || self.next > state.last.saturating_add(1) {
             self.next = state.last + 1;

@@ -5,9 +5,12 @@
 //! and then joins the graph's name. To do the same, every part of a group names the graph: a part
 //! without a triple pattern, such as a table, is joined with the list of graph names. A subquery
 //! under a variable would group and cut the rows of all graphs at once, so it is refused.
+//!
+//! Paths become patterns here, too, as far as they are not repeated.
 
-use spargebra::algebra::{Expression, GraphPattern, OrderExpression};
-use spargebra::term::NamedNodePattern;
+use oxrdf::BlankNode;
+use spargebra::algebra::{Expression, GraphPattern, OrderExpression, PropertyPathExpression};
+use spargebra::term::{NamedNodePattern, TermPattern, TriplePattern};
 
 use crate::expression;
 use crate::limits::SparqlError;
@@ -32,7 +35,14 @@ fn inside(pattern: GraphPattern, graph: Option<&NamedNodePattern>) -> Pattern {
             let named = single.map(|one| named(one, graph));
             named.reduce(joined).unwrap_or_else(|| named_graphs(graph))
         }
-        G::Path { .. } => named(pattern, graph),
+        G::Path {
+            subject,
+            path,
+            object,
+        } => match steps(subject, path, object) {
+            step @ G::Path { .. } => named(step, graph),
+            steps => inside(steps, graph)?,
+        },
         G::Values { .. } if graph.is_some() => joined(named_graphs(graph), pattern),
         G::Bgp { .. } | G::Values { .. } => pattern,
         G::Graph { name, inner } => {
@@ -98,6 +108,36 @@ fn inside(pattern: GraphPattern, graph: Option<&NamedNodePattern>) -> Pattern {
         }
         other => modifier(other, graph)?,
     })
+}
+
+/// A path as SPARQL 1.1 translates it (section 18.2.2.4): alternatives are a union, in which a row may occur
+/// twice, and a sequence is a join. The evaluator would count a row of two alternatives once.
+fn steps(subject: TermPattern, path: PropertyPathExpression, object: TermPattern) -> GraphPattern {
+    use PropertyPathExpression as P;
+    match path {
+        P::NamedNode(predicate) => GraphPattern::Bgp {
+            patterns: vec![TriplePattern {
+                subject,
+                predicate: predicate.into(),
+                object,
+            }],
+        },
+        P::Reverse(path) => steps(object, *path, subject),
+        P::Alternative(left, right) => GraphPattern::Union {
+            left: Box::new(steps(subject.clone(), *left, object.clone())),
+            right: Box::new(steps(subject, *right, object)),
+        },
+        P::Sequence(left, right) => {
+            let middle = TermPattern::from(BlankNode::default());
+            let left = steps(subject, *left, middle.clone());
+            joined(left, steps(middle, *right, object))
+        }
+        path => GraphPattern::Path {
+            subject,
+            path,
+            object,
+        },
+    }
 }
 
 /// The parts of a subquery.

@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use oxrdf::{Term, Triple, Variable};
+use oxrdf::{Literal, Term, Triple, Variable};
 use oxrdfxml::RdfXmlSerializer;
 use oxttl::{NTriplesSerializer, TurtleSerializer};
 use sparesults::{QueryResultsFormat, QueryResultsSerializer};
@@ -174,9 +174,26 @@ fn table(
     for row in rows {
         let bound = variables.iter().zip(row);
         let bound = bound.filter_map(|(name, term)| Some((name, term.as_ref()?)));
-        writer.serialize(bound)?;
+        match format {
+            // The serializer quotes literals only, and an IRI may have a comma, too.
+            QueryResultsFormat::Csv => {
+                let texts: Vec<(&Variable, Term)> = bound
+                    .map(|(name, term)| (name, without_kind(term)))
+                    .collect();
+                writer.serialize(texts.iter().map(|(name, term)| (*name, term)))?;
+            }
+            _ => writer.serialize(bound)?,
+        }
     }
     writer.finish()
+}
+
+/// An IRI as a literal with the same text.
+fn without_kind(term: &Term) -> Term {
+    match term {
+        Term::NamedNode(node) => Literal::new_simple_literal(node.as_str()).into(),
+        other => other.clone(),
+    }
 }
 
 fn graph(triples: &[Triple], format: ResultFormat) -> io::Result<Vec<u8>> {
@@ -294,6 +311,15 @@ mod tests {
                 .map(|bytes| String::from_utf8(bytes).unwrap())
         };
         assert_eq!(written(&table, ResultFormat::Csv).unwrap(), "a\r\n7\r\n");
+        // A comma in an IRI separates no columns.
+        let comma = SparqlAnswer::Solutions {
+            variables: vec![Variable::new("a").unwrap()],
+            rows: vec![vec![Some(NamedNode::new("data:,x").unwrap().into())]],
+        };
+        assert_eq!(
+            written(&comma, ResultFormat::Csv).unwrap(),
+            "a\r\n\"data:,x\"\r\n"
+        );
         let ask = SparqlAnswer::Boolean(true);
         assert!(
             written(&ask, ResultFormat::Xml)

@@ -36,6 +36,20 @@ pub(crate) fn require(
     }
 }
 
+/// Whether entities of this kind are changed by requests of their own: with a document its tModels and
+/// services come and go.
+fn has_own_changes(kind: EntityKind) -> bool {
+    match kind {
+        EntityKind::Document | EntityKind::Thing | EntityKind::Metadata => true,
+        EntityKind::Node
+        | EntityKind::Device
+        | EntityKind::Service
+        | EntityKind::Stream
+        | EntityKind::VirtualSensor
+        | EntityKind::Other => false,
+    }
+}
+
 impl Registry {
     /// The entity `key`, if `principal` has `right` to it.
     ///
@@ -51,8 +65,9 @@ impl Registry {
     /// new one. If nothing differs, only the lease is renewed, if there is one.
     ///
     /// # Errors
-    /// [`Error::NoRight`], [`Error::KeyTaken`] if an entity that the principal may not see has the key;
-    /// those of [`Registry::publish_within`].
+    /// [`Error::NoRight`], [`Error::KeyTaken`] if an entity that the principal may not see has the key,
+    /// [`Error::OtherKind`] if it is that of a document, a thing or a piece of metadata; those of
+    /// [`Registry::publish_within`].
     pub fn publish_as(
         &self,
         principal: &Principal,
@@ -64,6 +79,10 @@ impl Registry {
             let mut entity = entity.clone();
             match require(state, &entity.key, principal, Right::Write) {
                 Ok(known) => {
+                    if known.kind != entity.kind && has_own_changes(known.kind) {
+                        let (key, kind) = (known.key, known.kind);
+                        return Err(Error::OtherKind { key, kind });
+                    }
                     (entity.owner, entity.access, entity.rights) = (
                         known.owner.clone(),
                         known.access.clone(),

@@ -209,7 +209,8 @@ pub(super) fn invalid(detail: impl Into<String>) -> Problem {
 #[utoipa::path(post, path = "/api/v1/entities", tag = "registry", request_body = NewEntity,
     responses((status = 200, body = Entity, description = "the entity is replaced"),
         (status = 201, body = Entity), (status = 400, body = Problem), (status = 401, body = Problem),
-        (status = 409, body = Problem, description = "the key has another owner"),
+        (status = 409, body = Problem, description = "the key has another owner, or is that of a document, a \
+            thing or a piece of metadata"),
         (status = 422, body = Problem, description = "the entity is invalid"),
         (status = 429, body = Problem), (status = 507, body = Problem, description = "the registry has \
             `registry.max_bytes`, or the account its share of them; or the disk is full")))]
@@ -382,6 +383,15 @@ pub(super) fn registry_problem(error: &Error) -> Problem {
         Error::NotOwner { .. } => Problem::new(StatusCode::CONFLICT, text),
         Error::NoLease(_) => Problem::new(StatusCode::CONFLICT, text)
             .hint("publish the entity with lease_s; without, it stays until it is removed"),
+        Error::OtherKind { key, kind } => {
+            let hint = match kind {
+                EntityKind::Document => format!("DELETE /api/v1/registry/documents/{key} first"),
+                EntityKind::Thing => format!("PUT /things/{key}, or DELETE it first"),
+                EntityKind::Metadata => format!("PUT /api/v1/registry/metadata/{key}"),
+                _ => "choose another key".to_owned(),
+            };
+            Problem::new(StatusCode::CONFLICT, text).hint(hint)
+        }
         Error::KeyTaken(_) => Problem::new(StatusCode::CONFLICT, text).hint("choose another key"),
         Error::NoRight { key, right, .. } => {
             let status = match right {

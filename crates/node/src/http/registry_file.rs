@@ -27,6 +27,7 @@ use super::write::pace::Pace;
 use crate::accounts::Caller;
 use crate::clock;
 use crate::permits::{Permit, RequestKind, Tenant};
+use crate::registrar::Registrar;
 use crate::shared::App;
 
 /// Size of one piece of an export; two are in memory.
@@ -277,7 +278,8 @@ fn run(
             ..Room::default()
         },
         unix_ms: clock::now().0 / 1_000_000,
-        is_left_out: &is_own_key,
+        // The businesses of nodes and the services of their devices have other keys.
+        is_left_out: &|key, owner| Registrar::is_node(owner) || key.is_some_and(is_own_key),
     };
     let reader = BufReader::with_capacity(PIECE_BYTES, file);
     app.registry

@@ -47,6 +47,12 @@ fn a_registry_moves_as_a_file() {
                 "{imported:?}"
             );
         }
+        // Each node has its own business, and publishes the services of its own devices.
+        let path = "/api/v1/entities?type=%7Bhttps://chappe.example/ns/uddi%23%7DbusinessEntity";
+        for on in [&from, &to] {
+            let businesses = get(&on.node, path).await.json();
+            assert_eq!(businesses["entities"].as_array().unwrap().len(), 1);
+        }
         let path = "/api/v1/entities/urn%3Ax%3Award";
         let (before, after) = (get(&from.node, path).await, get(&to.node, path).await);
         assert_eq!(before.json(), after.json());

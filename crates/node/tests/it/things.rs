@@ -301,8 +301,10 @@ fn lists_have_pages_and_searches_select() {
         assert_eq!(ids(&first.json()), ["urn:B", "urn:a"]);
         let link = &first.headers["link"];
         assert!(link.starts_with(
-            "</things?offset=2&limit=2>; rel=\"next\", </things>; rel=\"canonical\"; etag="
+            "</things?offset=2&limit=2&after=urn:a>; rel=\"next\", </things>; rel=\"canonical\"; etag="
         ));
+        let last = get(&world.node, "/things?offset=2&limit=2&after=urn:a").await;
+        assert_eq!(ids(&last.json()), ["urn:c"]);
         let last = get(&world.node, "/things?offset=2&limit=2").await;
         assert_eq!(ids(&last.json()), ["urn:c"]);
         assert!(!last.headers["link"].contains("next"));
@@ -313,7 +315,7 @@ fn lists_have_pages_and_searches_select() {
         assert_eq!(collection["total"], 3);
         assert_eq!(
             collection["next"],
-            "/things?offset=1&limit=1&format=collection"
+            "/things?offset=1&limit=1&format=collection&after=urn:B"
         );
         assert_eq!(ids(&collection["members"]), ["urn:B"]);
         let empty = get(&world.node, "/things?offset=9&format=collection")

@@ -33,8 +33,8 @@ pub struct ImportRules<'a> {
     pub room: Room,
     /// The time of the import, of UDDI data.
     pub unix_ms: i64,
-    /// Whether the entity of a key is left out.
-    pub is_left_out: &'a dyn Fn(&str) -> bool,
+    /// Whether the entity with this key, if the file has its key, and this owner is left out.
+    pub is_left_out: &'a dyn Fn(Option<&str>, &str) -> bool,
 }
 
 /// What an import did.
@@ -86,7 +86,7 @@ impl<R: BufRead> Reader<R> {
                 };
                 let mut entity = read.entity;
                 entity.owner = owner(read.has_owner.then(|| std::mem::take(&mut entity.owner)));
-                let is_left_out = (rules.is_left_out)(&entity.key);
+                let is_left_out = (rules.is_left_out)(Some(&entity.key), &entity.owner);
                 let item = Item {
                     line: read.line,
                     bytes: entity.counted_bytes(),
@@ -102,7 +102,8 @@ impl<R: BufRead> Reader<R> {
                     owner: owner(read.owner),
                     content: Content::Uddi(read.value),
                 };
-                (item, false)
+                let is_left_out = (rules.is_left_out)(None, &item.owner);
+                (item, is_left_out)
             })),
         }
     }

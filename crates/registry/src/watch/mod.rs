@@ -317,7 +317,10 @@ impl Watch {
             self.resync(ResyncReason::Rights);
         }
         loop {
-            if let Some(item) = self.queue.pop_front() {
+            // The rest of a batch may not concern the subscriber: then this event is the last of it.
+            let may_be_last =
+                self.query.is_none() && self.queue.len() == 1 && self.feed.is_inside_batch();
+            if !may_be_last && let Some(item) = self.queue.pop_front() {
                 return Poll::Ready(WatchStep::Event(item));
             }
             if self.listing.is_some() {
@@ -326,7 +329,13 @@ impl Watch {
             }
             match self.feed.poll_item(context) {
                 Poll::Ready(Item::Resync(_)) => self.resync(ResyncReason::TooOld),
-                Poll::Ready(Item::Seen(seen)) => self.see(seen),
+                Poll::Ready(Item::Seen(seen)) => {
+                    self.see(seen);
+                    if self.query.is_none() {
+                        self.mark_last();
+                    }
+                }
+                Poll::Pending if may_be_last => self.mark_last(),
                 Poll::Pending if self.query.as_ref().is_some_and(|query| query.is_due) => {
                     return Poll::Ready(WatchStep::Evaluate);
                 }
@@ -420,6 +429,19 @@ impl Watch {
     fn mark_at(&self, position: u64) -> Mark {
         let check = Some(hash_of(&self.principal));
         Mark { position, check }
+    }
+
+    /// After the last event everything up to here was read: a batch whose events are all delivered does not
+    /// come again.
+    fn mark_last(&mut self) {
+        if self.feed.is_inside_batch() {
+            return;
+        }
+        let mark = self.mark_at(self.feed.read_through());
+        let last = self.queue.back_mut();
+        if let Some(of_last) = last.and_then(|last| last.mark.as_mut()) {
+            *of_last = mark;
+        }
     }
 
     fn push(&mut self, position: u64, event: WatchEvent, is_marked: bool) {

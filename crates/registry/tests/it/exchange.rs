@@ -25,7 +25,9 @@ fn rules<'a>() -> ImportRules<'a> {
         keeps_owners: true,
         room: Room::default(),
         unix_ms: 1_774_000_000_000,
-        is_left_out: &|key| key.starts_with("urn:chappe:"),
+        is_left_out: &|key, owner| {
+            owner == "node:other" || key.is_some_and(|key| key.starts_with("urn:chappe:"))
+        },
     }
 }
 

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 
 use chappe_registry::oxrdf::{Literal, NamedNode, Triple};
 use chappe_registry::{
-    Access, Entity, EntityKind, FEED_CAPACITY, Interrupt, Mark, MemoryJournal, Principal, Registry,
-    ResyncReason, Search, SparqlAnswer, SparqlLimits, Watch, WatchEvent, WatchItem, WatchStart,
-    WatchStep, WatchSubject,
+    Access, Entity, EntityKind, FEED_CAPACITY, Format, ImportRules, Interrupt, Mark, MemoryJournal,
+    Principal, Registry, ResyncReason, Room, Search, SparqlAnswer, SparqlLimits, Watch, WatchEvent,
+    WatchItem, WatchStart, WatchStep, WatchSubject,
 };
 use proptest::prelude::*;
 
@@ -261,6 +261,44 @@ fn a_removal_beside_a_snapshot_is_not_left_out() {
         short(&events(&mut later, &anyone)),
         ["resync too-old", "+urn:x:2 two", "synced"]
     );
+}
+
+/// A subscriber that has all events of a batch does not get them again, although the batch goes on with what
+/// does not concern it.
+#[test]
+fn a_batch_whose_events_are_delivered_does_not_come_again() {
+    let registry = Registry::open(MemoryJournal::new()).unwrap();
+    let anyone = Principal::Anonymous;
+    let start = || {
+        registry
+            .watch(named("a"), WatchStart::Now, &anyone)
+            .unwrap()
+    };
+    let mut watch = start();
+    let lines = [(1, "a one"), (2, "a two"), (3, "z"), (4, "z")].map(|(number, name)| {
+        let key = key(number);
+        format!("<{key}> <http://www.w3.org/2000/01/rdf-schema#label> \"{name}\" .\n")
+    });
+    let rules = ImportRules {
+        importer: "ann",
+        keeps_owners: true,
+        room: Room::default(),
+        unix_ms: 0,
+        is_left_out: &|_, _| false,
+    };
+    let file = std::io::Cursor::new(lines.concat());
+    let import = registry.import(Format::NQuads, file, &rules, &mut || 0, |_| {});
+    assert_eq!(import.unwrap().entities, 4);
+    let items = events(&mut watch, &anyone);
+    assert_eq!(short(&items), ["+urn:x:1 a one", "+urn:x:2 a two"]);
+    assert_eq!(items[1].mark.unwrap().position, registry.revision());
+    let resumed = |mark| {
+        let watch = registry.watch(named("a"), WatchStart::After(mark), &anyone);
+        short(&events(&mut watch.unwrap(), &anyone))
+    };
+    assert_eq!(resumed(items[1].mark.unwrap()), Vec::<String>::new());
+    // Who stopped in between gets the batch again.
+    assert_eq!(resumed(items[0].mark.unwrap()), short(&items));
 }
 
 fn measured(number: u64, value: i64) -> Entity {

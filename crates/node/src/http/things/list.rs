@@ -45,8 +45,11 @@ pub(crate) enum ThingListFormat {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ThingListParams {
-    /// Things to skip.
+    /// Things to skip. With `after`, how many were skipped.
     offset: Option<usize>,
+    /// The id of the last thing of the page before. Unlike with `offset` alone, no thing is left out or repeated
+    /// because others come and go.
+    after: Option<String>,
     /// Maximum number of things; all without it.
     #[param(minimum = 1)]
     limit: Option<usize>,
@@ -70,8 +73,13 @@ impl Page {
     fn new(mut ids: Vec<String>, params: &ThingListParams) -> Self {
         let mut hasher = DefaultHasher::new();
         ids.hash(&mut hasher);
-        let (total, offset) = (ids.len(), params.offset.unwrap_or(0));
-        let address = |offset: usize| {
+        let total = ids.len();
+        let offset = match &params.after {
+            Some(after) => ids.partition_point(|id| id <= after),
+            None => params.offset.unwrap_or(0),
+        };
+        let address = |offset: usize, after: Option<&str>| {
+            let after = after.map(|id| format!("&after={}", things::device::encoded(id)));
             let limit = params.limit.map(|limit| format!("&limit={limit}"));
             let format = match params.format {
                 Some(ThingListFormat::Collection) => "&format=collection",
@@ -79,13 +87,17 @@ impl Page {
                 None => "",
             };
             format!(
-                "/things?offset={offset}{}{format}",
-                limit.unwrap_or_default()
+                "/things?offset={offset}{}{format}{}",
+                limit.unwrap_or_default(),
+                after.unwrap_or_default()
             )
         };
         let end = params
             .limit
             .map_or(total, |limit| offset.saturating_add(limit).min(total));
+        let last = end.checked_sub(1).and_then(|last| ids.get(last));
+        let next = (end < total).then(|| address(end, last.map(String::as_str)));
+        let own = address(offset, params.after.as_deref());
         ids.truncate(end);
         ids.drain(..offset.min(end));
         Self {
@@ -93,8 +105,8 @@ impl Page {
             total,
             offset,
             etag: hasher.finish(),
-            own: address(offset),
-            next: (end < total).then(|| address(end)),
+            own,
+            next,
         }
     }
 
@@ -213,17 +225,51 @@ mod tests {
         let ids = (0..count).map(|number| format!("urn:{number}")).collect();
         let params = ThingListParams {
             offset: Some(offset),
+            after: None,
             limit: Some(limit),
             format: None,
         };
         Page::new(ids, &params)
     }
 
+    /// A page starts after the last thing of the one before, whatever came and went.
+    #[test]
+    fn things_that_come_and_go_do_not_move_the_others_between_pages() {
+        let ids = |numbers: &[u32]| {
+            numbers
+                .iter()
+                .map(|number| format!("urn:{number}"))
+                .collect()
+        };
+        let after = |numbers: &[u32]| {
+            let params = ThingListParams {
+                offset: Some(2),
+                after: Some("urn:3".to_owned()),
+                limit: Some(2),
+                format: None,
+            };
+            Page::new(ids(numbers), &params)
+        };
+        for numbers in [
+            &[1, 3, 5, 7, 9][..],
+            &[5, 7, 9],
+            &[0, 1, 2, 3, 5, 7, 9],
+            &[3, 5, 7, 9],
+        ] {
+            assert_eq!(after(numbers).ids, ["urn:5", "urn:7"], "{numbers:?}");
+        }
+        assert!(after(&[1, 2]).ids.is_empty());
+        assert_eq!(after(&[1, 3, 5, 7]).next, None);
+    }
+
     #[test]
     fn pages_follow_each_other() {
         let first = page(5, 0, 2);
         assert_eq!(first.ids, ["urn:0", "urn:1"]);
-        assert_eq!(first.next.as_deref(), Some("/things?offset=2&limit=2"));
+        assert_eq!(
+            first.next.as_deref(),
+            Some("/things?offset=2&limit=2&after=urn:1")
+        );
         let last = page(5, 4, 2);
         assert_eq!(last.ids, ["urn:4"]);
         assert_eq!(last.next, None);

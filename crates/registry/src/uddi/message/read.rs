@@ -46,7 +46,7 @@ impl<'a> Node<'a> {
     }
 
     fn text(self) -> String {
-        self.0.text().trim().to_owned()
+        trimmed(&self.0.text()).to_owned()
     }
 
     fn text_of(self, local: &'static str) -> Option<String> {
@@ -71,6 +71,11 @@ impl<'a> Node<'a> {
         let container = self.one(container);
         container.map_or_else(|| Ok(Vec::new()), |one| one.each(local, read))
     }
+}
+
+/// Without the white space of XML around it. Other blanks, such as a no-break space, are data.
+fn trimmed(text: &str) -> &str {
+    text.trim_matches([' ', '\t', '\r', '\n'])
 }
 
 fn parse_key<K: Key>(text: &str) -> Result<K, Error> {

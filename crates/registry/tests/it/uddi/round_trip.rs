@@ -251,7 +251,7 @@ fn renumber(business: &mut BusinessEntity, keys: &[TModelKey]) {
 /// Removes the white space around the texts of elements, which messages do not keep.
 fn trim(business: &mut BusinessEntity) {
     fn cut(text: &mut String) {
-        *text = text.trim().to_owned();
+        *text = text.trim_matches([' ', '\t', '\r', '\n']).to_owned();
     }
     let texts = |texts: &mut Vec<Text>| texts.iter_mut().for_each(|text| cut(&mut text.text));
     let overview = |document: &mut OverviewDoc| {
