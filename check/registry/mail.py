@@ -55,7 +55,7 @@ class Taken:
 def check(chappe: str, work: pathlib.Path) -> None:
     (work / "sensors").mkdir()
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-                    "-addext", "subjectAltName=DNS:localhost", "-keyout", str(work / "server.key"),
+                    "-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE", "-keyout", str(work / "server.key"),
                     "-out", str(work / "server.pem")], check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(work / "server.pem", work / "server.key")
