@@ -60,7 +60,7 @@ class Sink(http.server.BaseHTTPRequestHandler):
 
 
 def ask(url: str, action: str, body: str, to: str | None = None) -> ET.Element:
-    """Sends a request; returns the first element of the answer's body."""
+    """Sends a request; returns the first element of the answer's body, or the body if it is empty."""
     message = (f'<s:Envelope xmlns:s="{SOAP}" xmlns:a="{WSA}" xmlns:e="{WSE}"><s:Header>'
                f"<a:Action>{WSE}/{action}</a:Action><a:MessageID>urn:uuid:{uuid.uuid4()}</a:MessageID>"
                f"<a:ReplyTo><a:Address>{WSA}/anonymous</a:Address></a:ReplyTo><a:To>{to or url}</a:To>"
@@ -72,7 +72,8 @@ def ask(url: str, action: str, body: str, to: str | None = None) -> ET.Element:
         answer = error.read()
         if not answer.lstrip().startswith(b"<"):
             raise CheckFailed(f"{action}: {error}: {answer[:200]!r}") from error
-    return ET.fromstring(answer).find(f"{{{SOAP}}}Body")[0]
+    body = ET.fromstring(answer).find(f"{{{SOAP}}}Body")
+    return next(iter(body), body)
 
 
 def expect(element: ET.Element, name: str) -> ET.Element:
@@ -117,7 +118,9 @@ def check(chappe: str, work: pathlib.Path) -> None:
         expect(ask(manager, "GetStatus", "<e:GetStatus/>"), "GetStatusResponse")
         expect(ask(manager, "Renew", "<e:Renew><e:Expires>PT20M</e:Expires></e:Renew>"), "RenewResponse")
         print("   ok: WS-Eventing from Python: changes and the end of a lease, in order; status and renewal", flush=True)
-        ask(manager, "Unsubscribe", "<e:Unsubscribe/>")
+        ended = ask(manager, "Unsubscribe", "<e:Unsubscribe/>")
+        if ended.tag != f"{{{SOAP}}}Body":
+            raise CheckFailed(f"Unsubscribe: {ET.tostring(ended)!r}")
         post("/api/v1/entities", {"key": "urn:x:3", "name": "Pump three"})
         subscribe()
         node.stop()
