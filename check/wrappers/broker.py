@@ -57,9 +57,6 @@ format = "json"
 name = "{stream}"
 fields = [{{ name = "n", type = "integer" }}]
 """)
-        if how == "steady":
-            bench.exporter("broker", f'kind = "mqtt"\nstreams = ["{COUNTED}"]\naddress = "mqtt://{THERE}:{self.port}"\n'
-                           'topic = "out/{stream}"\nkeep_alive_s = 5\n')
 
     def far(self, *arguments: str) -> list[str]:
         return self.bench.far.command(*arguments)
@@ -69,8 +66,23 @@ fields = [{{ name = "n", type = "integer" }}]
         ask = self.far("mosquitto_pub", "-p", str(self.port), "-t", "x", "-n")
         until(20, "mosquitto answers", lambda: subprocess.run(ask, capture_output=True).returncode == 0)
 
+    def listen(self) -> None:
+        """Starts a subscriber, and only then the exporter: a broker keeps nothing for those that come later."""
+        self.heard = self.folder / "heard"
+        self.output = open(self.heard, "wb")
+        self.subscriber = subprocess.Popen(
+            self.far("mosquitto_sub", "-p", str(self.port), "-V", "mqttv5", "-c", "-i", "listener", "-q", "1", "-t", "out/#"),
+            stdout=self.output, stderr=subprocess.DEVNULL, start_new_session=True)
+        # A retained message comes with the subscription.
+        subprocess.run(self.far("mosquitto_pub", "-p", str(self.port), "-r", "-t", "out/ready", "-m", "ready"), check=True)
+        until(20, "mosquitto_sub listens", lambda: "ready" in "".join(lines_of(self.heard)))
+        self.bench.exporter("broker", f'kind = "mqtt"\nstreams = ["{COUNTED}"]\n'
+                            f'address = "mqtt://{THERE}:{self.port}"\ntopic = "out/{{stream}}"\nkeep_alive_s = 5\n')
+
     def start(self) -> None:
         self.serve()
+        if self.how == "steady":
+            self.listen()
         # Without its session a broker keeps nothing for the node.
         for stream, _, _ in self.streams:
             name = stream.replace(".", "-")
@@ -78,12 +90,6 @@ fields = [{{ name = "n", type = "integer" }}]
         self.publishers = [Fed(lambda v=version, q=qos: self.far(
             "mosquitto_pub", "-p", str(self.port), "-V", VERSIONS[v][1], "-q", str(q), "-l", "-t", f"plant/{v}/{q}/n"),
             lambda number: f'{{"n": {number}}}\n', self.folder / f"publisher-{stream}") for stream, version, qos in self.streams]
-        if self.how == "steady":
-            self.heard = self.folder / "heard"
-            self.output = open(self.heard, "wb")
-            self.subscriber = subprocess.Popen(
-                self.far("mosquitto_sub", "-p", str(self.port), "-V", "mqttv5", "-c", "-i", "listener", "-q", "1",
-                         "-t", "out/#"), stdout=self.output, stderr=subprocess.DEVNULL, start_new_session=True)
 
     def kill(self) -> None:
         if self.how == "killed":
