@@ -24,6 +24,7 @@ pub(super) fn contradictions(
     found.extend(exchange(config, settings));
     found.extend(exclusions(config, settings));
     found.extend(postgres(config, settings));
+    found.extend(mail(config, settings));
     let kad = config.kad.contradictions().into_iter();
     found.extend(kad.map(|(key, message, hint)| at(settings, key, message, hint)));
     found.extend(links(config, settings, lines));
@@ -47,6 +48,25 @@ fn at(settings: &[Setting], key: &str, message: String, hint: &str) -> Problem {
         message,
         hint: Some(hint.to_owned()),
     }
+}
+
+/// Requires what every mail needs.
+fn mail(config: &Config, settings: &[Setting]) -> Option<Problem> {
+    let mail = &config.mail;
+    if mail.server.is_empty() {
+        return None;
+    }
+    if mail.sender.is_empty() {
+        let hint = "set it under [mail], such as \"chappe@example.org\"";
+        let message = "mail.sender is not set".to_owned();
+        return Some(at(settings, "mail.server", message, hint));
+    }
+    if !mail.user.is_empty() && mail.password_file.as_os_str().is_empty() {
+        let hint = "write the password to a file, and name the file in mail.password_file";
+        let message = "mail.password_file is not set".to_owned();
+        return Some(at(settings, "mail.user", message, hint));
+    }
+    None
 }
 
 /// Requires a database for the store `postgres`, and a program that has this store.

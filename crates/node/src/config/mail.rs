@@ -29,7 +29,7 @@ pub struct Mail {
     pub user: String,
     /// File with the account's password in its first line. Relative to this file.
     pub password_file: PathBuf,
-    /// Who may get mail: addresses, and domains like `@example.org`. Accounts name others in vain.
+    /// Who may get mail: addresses, and domains like `@example.org`. A subscription for anyone else is refused.
     #[schemars(length(max = 256))]
     pub recipients: Vec<String>,
     /// Changes within this time are one mail, and a subscription gets at most one mail in it.
@@ -41,7 +41,7 @@ pub struct Mail {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MailEncryption {
-    /// Plain first, then encrypted, or not at all.
+    /// Encrypted after the first command; a server that cannot is not used.
     Starttls,
     /// From the start.
     Tls,

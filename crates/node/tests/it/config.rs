@@ -349,6 +349,26 @@ fn a_certificate_has_its_key_or_is_made() {
 }
 
 #[test]
+fn mail_needs_a_sender_and_an_account_its_password() {
+    let problem = |text: &str| {
+        let error = load(&file(text)).unwrap_err();
+        let problem = error.problems.into_iter().next().unwrap();
+        (problem.key.unwrap(), problem.message)
+    };
+    let (key, message) = problem("[mail]\nserver = \"mail.example\"");
+    assert_eq!(
+        (&*key, &*message),
+        ("mail.server", "mail.sender is not set")
+    );
+    let text = "[mail]\nserver = \"mail.example\"\nsender = \"a@b.example\"\nuser = \"a\"";
+    let (key, message) = problem(text);
+    assert_eq!(
+        (&*key, &*message),
+        ("mail.user", "mail.password_file is not set")
+    );
+}
+
+#[test]
 fn signatures_have_no_way_around() {
     let load = |rest: &str| {
         let text = format!("[signatures]\nauthorities = \"ca.pem\"\n{rest}");
