@@ -147,6 +147,7 @@ class Client:
             try:
                 step(text)
             except (OSError, http.client.HTTPException, ElementTree.ParseError):
+                # The node was killed, and needs the processor to start.
                 time.sleep(0.02)
 
     def sent(self, method: str, path: str, document: object = None, kind: str = "application/json") -> bool:
@@ -260,6 +261,7 @@ class Follower(threading.Thread):
             try:
                 self.follow()
             except (OSError, http.client.HTTPException):
+                # The node was killed, and needs the processor to start.
                 time.sleep(0.1)
 
     def follow(self) -> None:

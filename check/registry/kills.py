@@ -44,8 +44,10 @@ async def kill_again_and_again(publishers: Publishers, server: Server | None) ->
         else:
             await publishers.kill(publishers.nodes[number % len(publishers.nodes)])
     before = len(publishers.stored)
+    end = asyncio.get_running_loop().time() + PATIENCE_S
     while len(publishers.stored) == before:
         # And after the last one.
+        expect_quiet(asyncio.get_running_loop().time() < end, "changes are taken after the last kill")
         await asyncio.sleep(0.05)
     publishers.ends = True
     await running

@@ -43,7 +43,6 @@ pub(crate) fn detail(error: &(dyn Error + 'static)) -> String {
     fault.detail.iter().map(Element::to_text).collect()
 }
 
-#[allow(dead_code, reason = "a test includes this file, too")]
 fn main() -> ExitCode {
     match run() {
         Ok(answer) => {

@@ -409,7 +409,7 @@ async fn of_a_sample_of_mutants_to_a_device_none_is_accepted() {
 }
 
 #[tokio::test]
-#[ignore = "takes minutes without optimization"]
+#[ignore = "takes 78 s; `check/peers signatures` runs it"]
 async fn of_all_mutants_to_a_device_none_is_accepted() {
     assert_eq!(calls_of_mutants("127.0.2.65", 10_000).await, 0);
 }

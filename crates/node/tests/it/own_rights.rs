@@ -5,6 +5,7 @@
 use serde_json::{Value, json};
 
 use crate::common::devices::{looking, until};
+use crate::common::linked;
 use crate::common::medical::{Hosting, Monitor};
 use crate::common::{Operated, block, get, own_address, send, write_sensor};
 
@@ -46,9 +47,8 @@ fn rights_to_a_device_and_its_stream_last_when_it_comes_back_and_after_a_restart
         }
         let check = async |node: &Operated| {
             for of in [&device, &stream] {
-                while status(node, &ada, of).await != 200 {
-                    tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-                }
+                let is_shown = || async { status(node, &ada, of).await == 200 };
+                linked::until("ada sees it", is_shown).await;
                 assert_eq!(get(&node.node, of).await.status, 404);
                 assert_eq!(status(node, &eve, of).await, 404);
                 let rights = node
@@ -64,9 +64,8 @@ fn rights_to_a_device_and_its_stream_last_when_it_comes_back_and_after_a_restart
         first.host.stop().await;
         until(&node.node, &path, |device| device["state"] == "gone").await;
         for of in [&device, &stream] {
-            while status(&node, &ada, of).await != 404 {
-                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-            }
+            let is_gone = || async { status(&node, &ada, of).await == 404 };
+            linked::until("it is gone", is_gone).await;
         }
         let monitor = Monitor::start_as(&endpoint, &name, &address, Hosting::Together);
         until(&node.node, &path, |device| device["state"] == "usable").await;

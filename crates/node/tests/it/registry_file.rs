@@ -4,6 +4,7 @@
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use crate::common::linked;
 use crate::common::{Operated, block, config, get, send};
 
 async fn import(on: &Operated, kind: &str, text: &str) -> crate::common::Answer {
@@ -103,9 +104,8 @@ fn an_export_that_waits_for_its_client_is_no_query() {
         slow.read_exact(&mut begun).await.unwrap();
         assert_eq!(&begun, b"HTTP/1.1 200");
         let query = "/api/v1/sparql?query=ASK%20%7B%7D";
-        while get(&on.node, query).await.status != 200 {
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
+        let is_answered = || async { get(&on.node, query).await.status == 200 };
+        linked::until("others may ask", is_answered).await;
         let mut rest = Vec::new();
         slow.read_to_end(&mut rest).await.unwrap();
         assert!(rest.ends_with(b"\r\n0\r\n\r\n"), "the export is whole");

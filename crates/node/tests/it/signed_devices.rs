@@ -6,6 +6,7 @@ use chappe_node::config::{Config, Read, SignatureMode};
 use serde_json::json;
 
 use crate::common::devices::{unique, until};
+use crate::common::linked;
 use crate::common::{Operated, block, get, own_address, send};
 use crate::signed_uddi::with_signatures;
 
@@ -63,24 +64,13 @@ fn a_node_reads_the_device_of_another_with_signatures_only() {
         })
         .await;
         // An event needs a subscriber, so elements are written until one arrives.
-        let stored = async {
-            loop {
-                write(2).await;
-                let all = get(&reading.node, "/api/v1/streams").await.json();
-                let all = all["streams"].as_array().unwrap();
-                let is_of_device = |stream: &&serde_json::Value| {
-                    let stream = stream["name"].as_str().unwrap();
-                    stream.contains(&name)
-                };
-                if all.iter().any(|stream| is_of_device(&stream)) {
-                    return;
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            }
-        };
-        tokio::time::timeout(crate::common::PATIENCE, stored)
-            .await
-            .unwrap();
+        linked::until("an event is stored", || async {
+            write(2).await;
+            let all = get(&reading.node, "/api/v1/streams").await.json();
+            let mut all = all["streams"].as_array().unwrap().iter();
+            all.any(|stream| stream["name"].as_str().unwrap().contains(&name))
+        })
+        .await;
         // The device refused the other node, and says so.
         until(&host.node, "/api/v1/drops", |all| {
             let mut drops = all["drops"].as_array().unwrap().iter();

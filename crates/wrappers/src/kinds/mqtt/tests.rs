@@ -1,6 +1,6 @@
 //! Wrapper and exporter against a scripted broker. `check/peers connectors` runs them against mosquitto.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use chappe_stream::Value;
@@ -13,6 +13,7 @@ use mqtt_protocol_core::mqtt;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 use crate::tests::{open, wrapper_file};
 use crate::{Command, ExporterFile, ExporterOpening, Mark, NodeParts, Wrapper, WrapperError};
@@ -28,7 +29,7 @@ struct Script {
 }
 
 /// What clients have sent, in words.
-type Seen = Arc<Mutex<Vec<String>>>;
+type Seen = watch::Sender<Vec<String>>;
 
 /// Serves one connection for each script.
 async fn broker(version: mqtt::Version, scripts: Vec<Script>) -> (String, Seen) {
@@ -40,7 +41,7 @@ async fn broker(version: mqtt::Version, scripts: Vec<Script>) -> (String, Seen) 
         for script in scripts {
             let (stream, _) = listener.accept().await.unwrap();
             serve(stream, version, script, &noted).await;
-            noted.lock().unwrap().push("end".to_owned());
+            noted.send_modify(|seen| seen.push("end".to_owned()));
         }
     });
     (address, seen)
@@ -84,7 +85,7 @@ fn packet_id(packet: &Packet) -> u16 {
 }
 
 fn answers(packet: &Packet, version: mqtt::Version, script: &Script, seen: &Seen) -> Vec<Packet> {
-    let note = |text: String| seen.lock().unwrap().push(text);
+    let note = |text: String| seen.send_modify(|seen| seen.push(text));
     match packet {
         Packet::V3_1_1Connect(connect) => {
             note(format!("connect {}", connect.client_id()));
@@ -212,14 +213,10 @@ fn wrapper(address: &str, version: &str, mark: Option<Mark>) -> Box<dyn Wrapper>
 }
 
 async fn until(seen: &Seen, text: &str) {
-    let has = || seen.lock().unwrap().iter().any(|one| one == text);
-    let waiting = async {
-        while !has() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
+    let mut changes = seen.subscribe();
+    let waiting = changes.wait_for(|seen| seen.iter().any(|one| one == text));
     let waited = tokio::time::timeout(Duration::from_secs(20), waiting).await;
-    assert!(waited.is_ok(), "{text}: {:?}", seen.lock().unwrap());
+    assert!(waited.is_ok(), "{text}: {:?}", seen.borrow());
 }
 
 /// Takes batches until so many elements have arrived.
@@ -256,14 +253,14 @@ async fn a_message_is_acknowledged_when_it_is_stored() {
         let mut wrapper = wrapper(&address, name, None);
         let (values, mark) = take(&mut *wrapper, 2).await;
         assert_eq!(values, [1, 3]);
-        let early = seen.lock().unwrap().clone();
+        let early = seen.borrow().clone();
         assert_eq!(
             early,
             ["connect chappe-01234567-test", "subscribe plant/+/t"]
         );
         wrapper.stored(&mark).await.unwrap();
         until(&seen, "puback 3").await;
-        let seen = seen.lock().unwrap();
+        let seen = seen.borrow();
         assert_eq!(seen[2..], ["puback 1", "puback 2", "puback 3"]);
     }
 }
@@ -301,7 +298,7 @@ async fn a_repeated_message_that_is_stored_is_not_stored_again() {
         assert_eq!(values, [3, 2]);
         after.stored(&mark).await.unwrap();
         until(&seen, "puback 3").await;
-        let seen = seen.lock().unwrap();
+        let seen = seen.borrow();
         let again = seen
             .iter()
             .filter(|one| one.starts_with("subscribe"))
@@ -359,8 +356,7 @@ async fn a_command_is_a_message_that_the_broker_acknowledges() {
     let answer = wrapper.command(&command(7)).await.unwrap();
     assert_eq!(answer, json!({ "acknowledged": true }));
     assert!(
-        seen.lock()
-            .unwrap()
+        seen.borrow()
             .contains(&"publish plant/press/set 7".to_owned())
     );
     let error = wrapper.command(&command(9)).await.unwrap_err();
@@ -440,7 +436,7 @@ async fn elements_are_messages_that_the_broker_acknowledges_or_refuses() {
     refused.sort();
     assert_eq!(refused.len(), 2, "{refused:?}");
     assert!(refused[1].1.contains("\"key\" is missing"), "{refused:?}");
-    let seen = seen.lock().unwrap();
+    let seen = seen.borrow();
     assert_eq!(
         seen[..],
         [
