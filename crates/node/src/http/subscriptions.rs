@@ -243,7 +243,8 @@ pub(super) async fn renew(
 ) -> Result<StatusCode, Problem> {
     own(&app, &caller, &id)?;
     let new: NewLease = params::json(&app, body).await?;
-    let renewed = app.mail.renew(&id, lease(new.lease_s)?);
+    let (lease_s, of) = (lease(new.lease_s)?, id.clone());
+    let renewed = mail::change(&app, move |kept| kept.renew(&of, lease_s)).await;
     match renewed.map_err(|error| Problem::internal(error.to_string()))? {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(unknown(&id)),
@@ -260,7 +261,8 @@ pub(super) async fn remove(
     Name(id): Name,
 ) -> Result<StatusCode, Problem> {
     own(&app, &caller, &id)?;
-    let removed = app.mail.remove(&id);
+    let of = id.clone();
+    let removed = mail::change(&app, move |kept| kept.remove(&of)).await;
     match removed.map_err(|error| Problem::internal(error.to_string()))? {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(unknown(&id)),

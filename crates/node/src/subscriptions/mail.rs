@@ -12,8 +12,8 @@ use chappe_registry::{Mark, Principal, WatchEvent, WatchItem, WatchStart};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::stored::Kept;
 pub(crate) use super::stored::{About, Stored};
+use super::stored::{Kept, MailSubscriptions};
 use super::{Follow, FollowEnd, described, mailer};
 use crate::accounts::Caller;
 use crate::notices::NoticeKind;
@@ -138,10 +138,24 @@ pub(crate) async fn watch_all(app: App) {
             () = shutdown(&mut drain) => return,
             () = tokio::time::sleep(LEASE_STEP) => {}
         }
-        if !app.mail.lock().is_empty() {
-            app.mail.count_down();
+        let is_empty = app.mail.lock().is_empty();
+        if !is_empty && let Err(error) = change(&app, MailSubscriptions::count_down).await {
+            tracing::warn!(%error, "cannot store the subscriptions by e-mail");
         }
     }
+}
+
+/// Changes the subscriptions on a thread that may wait for the disk.
+///
+/// # Errors
+/// They cannot be stored.
+pub(crate) async fn change<T: Send + 'static>(
+    app: &App,
+    work: impl FnOnce(&MailSubscriptions) -> std::io::Result<T> + Send + 'static,
+) -> std::io::Result<T> {
+    let app = app.clone();
+    let done = tokio::task::spawn_blocking(move || work(&app.mail)).await;
+    done.map_err(|_| std::io::Error::other("the change panicked"))?
 }
 
 /// Follows one subscription until it is stopped, or ends.
@@ -160,7 +174,8 @@ async fn run(app: App, stored: Stored, mut stopped: watch::Receiver<bool>) {
     app.observability
         .notices
         .notify(NoticeKind::Health, "mail", text);
-    if let Err(error) = app.mail.remove(&stored.id) {
+    let id = stored.id.clone();
+    if let Err(error) = change(&app, move |mail| mail.remove(&id)).await {
         tracing::warn!(%error, "cannot store the subscriptions by e-mail");
     }
 }
@@ -220,10 +235,13 @@ async fn send_as(app: &App, stored: &Stored, caller: Caller) -> String {
         }
         not_before = Instant::now() + bundle;
         let mark = bundled.mark.map(|mark| mark.to_string());
-        let noted = app.mail.change(&stored.id, |kept| {
-            kept.stored.mark = mark.or(kept.stored.mark.take());
+        let id = stored.id.clone();
+        let noted = change(app, move |mail| {
+            mail.change(&id, |kept| {
+                kept.stored.mark = mark.or(kept.stored.mark.take());
+            })
         });
-        if let Err(error) = noted {
+        if let Err(error) = noted.await {
             tracing::warn!(%error, "cannot store the subscriptions by e-mail");
         }
     }

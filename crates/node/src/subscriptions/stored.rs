@@ -141,7 +141,10 @@ impl MailSubscriptions {
     }
 
     /// Counts the leases down, and ends those that are over.
-    pub(super) fn count_down(&self) {
+    ///
+    /// # Errors
+    /// They cannot be stored.
+    pub(super) fn count_down(&self) -> std::io::Result<()> {
         let mut kept = self.lock();
         let mut over = Vec::new();
         for (id, one) in kept.iter_mut() {
@@ -154,8 +157,6 @@ impl MailSubscriptions {
             }
         }
         kept.retain(|id, _| !over.contains(id));
-        if let Err(error) = self.write(&kept) {
-            tracing::warn!(%error, "cannot store the subscriptions by e-mail");
-        }
+        self.write(&kept)
     }
 }
