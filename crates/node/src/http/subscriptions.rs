@@ -178,7 +178,9 @@ pub(super) async fn add(
         WatchStart::Now,
     );
     checked.map_err(|error| sparql_problem(&error))?;
-    let added = mail::add(&app, &caller, about, new.mail, lease_s);
+    let adding = move || mail::add(&app, &caller, about, new.mail, lease_s);
+    let added = tokio::task::spawn_blocking(adding).await;
+    let added = added.map_err(|error| Problem::internal(error.to_string()))?;
     let stored = added.map_err(|error| problem(&error))?;
     Ok((StatusCode::CREATED, Json(stored.into())))
 }
