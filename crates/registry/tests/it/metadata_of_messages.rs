@@ -353,7 +353,7 @@ proptest! {
         for (at, rights) in stated {
             let set = desk.registry.set_rights(&Principal::Operator, at.get::<String>(&keys), &rights, &Room::default());
             match set {
-                Ok((publication, _)) => publication.into_iter().for_each(|it| drop(it.wait().unwrap())),
+                Ok((publication, _)) => publication.into_iter().for_each(|it| _ = it.wait().unwrap()),
                 // A piece is not made public while its subject is hidden.
                 Err(Error::InvalidEntity { field: "rights", .. }) => {}
                 Err(error) => panic!("{error}"),
