@@ -124,6 +124,7 @@ impl Decoder {
         self.add(&Message::new(body, now), body, batch);
     }
 
+    #[cfg(feature = "mqtt")]
     /// Like [`Decoder::message`], with the values of a topic.
     pub(crate) fn attributed(&mut self, message: &Message<'_>, batch: &mut Batch) {
         self.add(message, message.body, batch);

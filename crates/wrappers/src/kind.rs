@@ -166,6 +166,7 @@ pub fn wrapper_kinds() -> &'static [WrapperKind] {
         kinds::http::WEBHOOK,
         kinds::lines::TCP,
         kinds::lines::UDP,
+        #[cfg(feature = "mqtt")]
         kinds::mqtt::WRAPPER,
         #[cfg(feature = "dds")]
         kinds::dds::WRAPPER,
@@ -179,6 +180,7 @@ pub fn exporter_kinds() -> &'static [ExporterKind] {
         kinds::file::EXPORTER,
         kinds::http::PUSH,
         kinds::program::EXPORTER,
+        #[cfg(feature = "mqtt")]
         kinds::mqtt::EXPORTER,
         kinds::dpws::EXPORTER,
         kinds::gsn::ASYNC_EXPORTER,

@@ -9,6 +9,7 @@ pub(crate) mod file;
 pub(crate) mod gsn;
 pub(crate) mod http;
 pub(crate) mod lines;
+#[cfg(feature = "mqtt")]
 pub(crate) mod mqtt;
 pub(crate) mod program;
 pub(crate) mod sqlite;
