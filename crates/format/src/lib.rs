@@ -24,6 +24,7 @@ mod limits;
 mod pattern;
 mod template;
 mod time;
+pub mod units;
 mod value;
 
 pub use config::{FormatConfig, FormatDocument, StreamConfig, format_json_schema};
