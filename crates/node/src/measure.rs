@@ -26,6 +26,9 @@ pub(crate) fn measure(app: &Shared) {
     metrics.log_moved.inner().store(moved, Relaxed);
     metrics.log_records.inner().store(counters.records, Relaxed);
     metrics.log_syncs.inner().store(counters.syncs, Relaxed);
+    let of_registry = app.storage.registry_log.counters();
+    let registry_syncs = metrics.registry_syncs.inner();
+    registry_syncs.store(of_registry.syncs, Relaxed);
     for (state, count) in app.devices.counts() {
         let label = StateLabel { state };
         metrics.devices.get_or_create(&label).set(count);
@@ -45,7 +48,7 @@ pub(crate) fn measure(app: &Shared) {
         let counter = metrics.dropped.get_or_create(&label);
         counter.inner().store(count, Relaxed);
     }
-    let scrubbed = counters.scrubbed_bytes + app.storage.registry_log.counters().scrubbed_bytes;
+    let scrubbed = counters.scrubbed_bytes + of_registry.scrubbed_bytes;
     metrics.scrubbed.inner().store(scrubbed, Relaxed);
     measure_streams(app);
     let mut readers = crate::completeness::readers(app, None);

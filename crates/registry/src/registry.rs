@@ -178,6 +178,12 @@ impl Registry {
         Ok(registry)
     }
 
+    /// Whether other nodes change it too, so that a change in flight can meet a conflict.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.inner.journal.is_shared()
+    }
+
     /// Publishes `entity`, replacing the one with the same key.
     ///
     /// Once the publication resolves, the entity is visible and durable. Dropping the publication

@@ -307,7 +307,20 @@ impl Outcome {
     /// Waits until the changes are durable. `false`: another node was faster, so the request has to be
     /// planned again on its changes.
     pub(super) async fn is_settled(&mut self, app: &App, attempts: &mut Attempts) -> bool {
-        match attempts.settle(self.publication.take()).await {
+        let publication = self.publication.take();
+        // Where no other node can be faster, change and record wait for the disk together.
+        let recorded = match (&publication, &self.answer, app.registry.is_shared()) {
+            (Some(_), Ok(_), false) => self.change.take(),
+            _ => None,
+        };
+        let record = async {
+            let (mut change, charge) = recorded?;
+            change.status = 200;
+            Audit::record(app, change.clone(), charge).await;
+            Some(change)
+        };
+        let (settled, recorded) = tokio::join!(attempts.settle(publication), record);
+        match settled {
             Ok(true) => true,
             Ok(false) => {
                 if let Some((_, charge)) = self.change.take() {
@@ -317,6 +330,8 @@ impl Outcome {
             }
             Err(error) => {
                 self.answer = Err(error.into());
+                // A second record takes back what the first one says.
+                self.change = self.change.take().or(recorded.map(|change| (change, None)));
                 true
             }
         }

@@ -141,6 +141,7 @@ pub(crate) struct Metrics {
     pub(crate) log_records: Counter,
     /// Syncs of the log.
     pub(crate) log_syncs: Counter,
+    pub(crate) registry_syncs: Counter,
     /// Links.
     pub(crate) links: LinkMetrics,
     /// The distributed hash table.
@@ -191,6 +192,7 @@ impl Default for Metrics {
             log_moved: Counter::default(),
             log_records: Counter::default(),
             log_syncs: Counter::default(),
+            registry_syncs: Counter::default(),
             links: LinkMetrics::default(),
             kad: KadMetrics::default(),
             readers: ReaderMetrics::default(),
@@ -306,6 +308,11 @@ impl Metrics {
             self.log_records.clone(),
         );
         r.register("log_syncs", "Syncs of the log", self.log_syncs.clone());
+        r.register(
+            "registry_syncs",
+            "Syncs of the registry's log",
+            self.registry_syncs.clone(),
+        );
         let bytes = Unit::Bytes;
         r.register_with_unit(
             "log_moved",

@@ -15,7 +15,6 @@ use crate::{Error, Settings};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NodeStore {
     Log,
-    Memory,
     /// In the database of a URL.
     Postgres(String),
 }
@@ -33,7 +32,6 @@ pub(super) struct Node {
 fn configuration(name: &str, store: &NodeStore, is_signed: bool) -> String {
     let store = match store {
         NodeStore::Log => "store = \"log\"".to_owned(),
-        NodeStore::Memory => "store = \"memory\"".to_owned(),
         NodeStore::Postgres(url) => {
             format!("store = \"postgres\"\n[registry.postgres]\nurl = \"{url}\"")
         }
@@ -139,16 +137,18 @@ impl Node {
         process::processor_s(self.process.id())
     }
 
-    /// Syncs of its log so far.
+    /// Syncs of its logs so far: the registry's, and that of the audit stream.
     pub(super) fn syncs(&self) -> Result<f64, Error> {
         let mut connection = Connection::open(&self.address.host)?;
         let text = connection.request("GET", "/metrics", "", "")?;
-        let mut lines = text.lines();
-        let found = lines.find_map(|line| line.strip_prefix("chappe_log_syncs_total "));
-        let missing = || Error::Failed("the node's metrics have no syncs of the log".to_owned());
-        found
-            .and_then(|value| value.trim().parse().ok())
-            .ok_or_else(missing)
+        let names = ["chappe_registry_syncs_total ", "chappe_log_syncs_total "];
+        let counted = names.map(|name| {
+            let mut lines = text.lines();
+            let value = lines.find_map(|line| line.strip_prefix(name))?;
+            value.trim().parse::<f64>().ok()
+        });
+        let missing = || Error::Failed("the node's metrics have no syncs of its logs".to_owned());
+        counted.into_iter().sum::<Option<f64>>().ok_or_else(missing)
     }
 
     pub(super) fn resident(&self) -> Result<u64, Error> {

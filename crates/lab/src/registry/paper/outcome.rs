@@ -433,7 +433,7 @@ impl Outcome {
             && let Some((services, bytes)) = memory.last()
         {
             let each = bytes / *services as f64;
-            let note = format!("{} triples; of {services}, no log", service::TRIPLES);
+            let note = format!("{} triples; of {services}", service::TRIPLES);
             report.row("a service, resident in a node", each, "B", note);
             let reference = Reference::new("12 kB", SERVICE_BYTES);
             report.target(
