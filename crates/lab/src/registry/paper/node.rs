@@ -39,7 +39,8 @@ fn configuration(name: &str, store: &NodeStore, is_signed: bool) -> String {
     let signatures = match is_signed {
         false => "",
         true => {
-            "[signatures]\ninquiry = \"required\"\npublication = \"required\"\nauthorities = \"root.pem\"\n\
+            "[signatures]\ninquiry = \"required\"\npublication = \"required\"\n\
+             documents = \"required\"\nmetadata = \"required\"\nauthorities = \"root.pem\"\n\
              certificate = \"own.pem\"\nkey = \"own.key\"\n"
         }
     };
