@@ -81,12 +81,16 @@ class Process:
 
     def wait_event(self, event: str, timeout_s: float) -> dict:
         """Returns the first JSON line with this event."""
+        return self.wait_event_at(event, timeout_s)[1]
+
+    def wait_event_at(self, event: str, timeout_s: float) -> tuple[float, dict]:
+        """The same with its time."""
         end = time.monotonic() + timeout_s * PATIENCE
         while True:
-            _, line = self.wait_line("{", (end - time.monotonic()) / PATIENCE)
+            at, line = self.wait_line("{", (end - time.monotonic()) / PATIENCE)
             document = json.loads(line)
             if document.get("event") == event:
-                return document
+                return at, document
 
     def stop(self, number: int = signal.SIGTERM, timeout_s: float = 60) -> int:
         if self.process.poll() is None:

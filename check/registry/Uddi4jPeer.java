@@ -25,10 +25,13 @@ import org.uddi4j.util.TModelBag;
 
 /**
  * UDDI4J over Axis 1.4 publishes and finds in a running node: java Uddi4jPeer INQUIRY PUBLISH USER CREDENTIAL [SERVICE].
- * With a SERVICE it finds that service of a device instead.
+ * With a SERVICE it waits for that service of a device instead, and prints `waiting` once it looked in vain.
  */
 public class Uddi4jPeer {
     private static final String HTTP = "uuid:68DE9E80-AD09-469D-8A37-088422BFBC36";
+    /** Between two looks for a service, so that the time until it is found is measured well. */
+    private static final long PAUSE_MS = 20;
+    private static final long PATIENCE_NS = 120_000_000_000L;
 
     private static void expect(boolean condition, String what) {
         if (!condition) {
@@ -62,8 +65,20 @@ public class Uddi4jPeer {
         throw new IllegalStateException(code + " is not raised");
     }
 
+    private static Vector find(UDDIProxy proxy, String name) throws Exception {
+        return proxy.find_service("", one(new Name(name)), null, null, null, 5).getServiceInfos().getServiceInfoVector();
+    }
+
     private static void device(UDDIProxy proxy, String name) throws Exception {
-        Vector found = proxy.find_service("", one(new Name(name)), null, null, null, 5).getServiceInfos().getServiceInfoVector();
+        long end = System.nanoTime() + PATIENCE_NS;
+        Vector found = find(proxy, name);
+        if (found.isEmpty()) {
+            System.out.println("waiting");
+        }
+        while (found.isEmpty() && System.nanoTime() < end) {
+            Thread.sleep(PAUSE_MS);
+            found = find(proxy, name);
+        }
         expect(found.size() == 1, "find_service finds the service of a device");
         String key = ((ServiceInfo) found.get(0)).getServiceKey();
         BusinessService service = (BusinessService) proxy.get_serviceDetail(key).getBusinessServiceVector().get(0);

@@ -3,69 +3,86 @@
     python check/registry/eventing.py CHAPPE WORK
 
 The sink is Python's http.server with xml.etree; it shares no code with Chappe. It subscribes to devices of a name, is
-notified of each change and of the end of a lease, asks for its status, renews, ends its subscription, and receives
-SubscriptionEnd when the node stops. Loopback only.
+notified of each change and of the end of a lease, asks for its status, renews and ends its subscription. Another
+subscription goes on when the node is stopped and when it is killed, and ends with its account. Loopback only.
 """
 
 import http.server
-import json
 import os
 import pathlib
 import queue
+import signal
 import subprocess
 import sys
 import threading
 import urllib.error
+import urllib.parse
 import urllib.request
 import uuid
 import xml.etree.ElementTree as ET
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from network import CheckFailed, Process, run_in  # noqa: E402
+from nodes import CheckFailed, Node, run_in  # noqa: E402
 
 SOAP = "http://www.w3.org/2003/05/soap-envelope"
 WSA = "http://www.w3.org/2005/08/addressing"
 WSE = "http://schemas.xmlsoap.org/ws/2004/08/eventing"
+KILLS = 5
 EVENTS = "https://chappe.example/ns/registry/"
+# A sink on the loopback has to be named.
 CONFIGURATION = """
-name = "eventing"
-data_directory = "data"
-sensors_directory = "sensors"
-[http]
-listen = "127.0.0.1:0"
 [discovery]
 enabled = false
 contact = ["127.0.0.1/32"]
 """
 
 
-class Sink(http.server.BaseHTTPRequestHandler):
+class Sink:
     """Takes messages and answers 202, as one-way messages are answered over HTTP."""
 
-    protocol_version = "HTTP/1.1"
-    messages: queue.Queue = queue.Queue()
+    def __init__(self) -> None:
+        self.messages: queue.Queue[tuple[str, ET.Element]] = queue.Queue()
+        messages = self.messages
 
-    def do_POST(self) -> None:  # noqa: N802
-        text = self.rfile.read(int(self.headers["Content-Length"]))
-        envelope = ET.fromstring(text)
-        action = envelope.findtext(f"{{{SOAP}}}Header/{{{WSA}}}Action", "").strip()
-        Sink.messages.put((action, envelope.find(f"{{{SOAP}}}Body")[0]))
-        self.send_response(202)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
 
-    def log_message(self, *_arguments) -> None:
-        pass
+            def do_POST(self) -> None:  # noqa: N802
+                text = self.rfile.read(int(self.headers["Content-Length"]))
+                envelope = ET.fromstring(text)
+                action = envelope.findtext(f"{{{SOAP}}}Header/{{{WSA}}}Action", "").strip()
+                messages.put((action, envelope.find(f"{{{SOAP}}}Body")[0]))
+                self.send_response(202)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_arguments) -> None:
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.address = f"http://127.0.0.1:{self.server.server_port}/events"
+
+    def subscribe(self, source: str, token: str | None = None) -> str:
+        """Subscribes to an event source, as an account with a token; returns the address of the subscription manager."""
+        to = f"<a:Address>{self.address}</a:Address>"
+        body = (f'<e:Subscribe><e:EndTo>{to}</e:EndTo><e:Delivery Mode="{WSE}/DeliveryModes/Push">'
+                f"<e:NotifyTo>{to}</e:NotifyTo></e:Delivery><e:Expires>PT10M</e:Expires></e:Subscribe>")
+        answer = expect(ask(source, "Subscribe", body, token), "SubscribeResponse")
+        return answer.findtext(f"{{{WSE}}}SubscriptionManager/{{{WSA}}}Address").strip()
+
+    def stop(self) -> None:
+        self.server.shutdown()
 
 
-def ask(url: str, action: str, body: str, to: str | None = None) -> ET.Element:
+def ask(url: str, action: str, body: str, token: str | None = None) -> ET.Element:
     """Sends a request; returns the first element of the answer's body, or the body if it is empty."""
     message = (f'<s:Envelope xmlns:s="{SOAP}" xmlns:a="{WSA}" xmlns:e="{WSE}"><s:Header>'
                f"<a:Action>{WSE}/{action}</a:Action><a:MessageID>urn:uuid:{uuid.uuid4()}</a:MessageID>"
-               f"<a:ReplyTo><a:Address>{WSA}/anonymous</a:Address></a:ReplyTo><a:To>{to or url}</a:To>"
+               f"<a:ReplyTo><a:Address>{WSA}/anonymous</a:Address></a:ReplyTo><a:To>{url}</a:To>"
                f"</s:Header><s:Body>{body}</s:Body></s:Envelope>")
-    request = urllib.request.Request(url, message.encode(), {"Content-Type": "application/soap+xml; charset=utf-8"})
+    headers = {"Content-Type": "application/soap+xml; charset=utf-8"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    request = urllib.request.Request(url, message.encode(), headers)
     try:
         answer = urllib.request.urlopen(request, timeout=30).read()
     except urllib.error.HTTPError as error:
@@ -82,55 +99,90 @@ def expect(element: ET.Element, name: str) -> ET.Element:
     return element
 
 
-def check(chappe: str, work: pathlib.Path) -> None:
-    (work / "sensors").mkdir()
-    (work / "node.toml").write_text(CONFIGURATION)
-    sink = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Sink)
-    threading.Thread(target=sink.serve_forever, daemon=True).start()
-    address = f"http://127.0.0.1:{sink.server_port}/events"
-    node = Process([chappe, "serve", str(work / "node.toml"), "--json"], work / "node.log")
-    try:
-        url = node.wait_event("ready", 30)["address"]
-        token = (work / "data" / "new-token").read_text().strip()
+def changed(message: tuple[str, ET.Element]) -> tuple[str, str, str]:
+    """The kind of a change, and the key and the name of its entity."""
+    action, body = message
+    kind = action.removeprefix(EVENTS)
+    if body.tag != f"{{{EVENTS}}}{kind}":
+        raise CheckFailed(f"a change expected, not {action} {ET.tostring(body)!r}")
+    return kind, body.findtext(f"{{{EVENTS}}}Key", ""), body.findtext(f"{{{EVENTS}}}Name", "")
 
-        def post(path: str, body: dict) -> None:
-            request = urllib.request.Request(url + path, json.dumps(body).encode(), {
-                "Authorization": f"Bearer {token}", "Content-Type": "application/json"})
-            urllib.request.urlopen(request, timeout=30).read()
+
+def next_of(sink: Sink, wanted: str) -> ET.Element:
+    """The body of the next message with this action."""
+    while True:
+        action, body = sink.messages.get(timeout=60)
+        if action == wanted:
+            return body
+
+
+def restarted(node: Node, sink: Sink, manager: str, publish) -> None:
+    """A subscription goes on when the node is stopped, and when it is killed."""
+    publish("urn:x:4", "Pump four")
+    sink.messages.get(timeout=60)
+    node.process.stop()
+    node.start()
+    publish("urn:x:5", "Pump five")
+    found = changed(sink.messages.get(timeout=60))
+    if found != ("Added", "urn:x:5", "Pump five"):
+        raise CheckFailed(f"urn:x:5 expected after a restart, and nothing twice, not {found}")
+    for number in range(KILLS):
+        # The node is killed while the sink may have the event and the node not know it.
+        publish(f"urn:x:kill-{number}", f"Pump {number}")
+        node.process.stop(signal.SIGKILL)
+        node.start()
+    wanted = {f"urn:x:kill-{number}" for number in range(KILLS)}
+    repeated = 0
+    while wanted:
+        kind, key, _ = changed(sink.messages.get(timeout=60))
+        if kind != "Added":
+            raise CheckFailed(f"{kind} of {key} after a kill")
+        repeated += key not in wanted
+        wanted.discard(key)
+    path = urllib.parse.urlparse(manager).path
+    expect(ask(node.url + path, "GetStatus", "<e:GetStatus/>"), "GetStatusResponse")
+    print(f"   ok: a subscription outlives a restart, and {KILLS} kills, which repeat {repeated} events and lose none", flush=True)
+    ask(node.url + path, "Unsubscribe", "<e:Unsubscribe/>")
+
+
+def check(chappe: str, work: pathlib.Path) -> None:
+    sink = Sink()
+    node = Node(chappe, work / "eventing", CONFIGURATION)
+    try:
+        def publish(key: str, name: str, **more: int) -> None:
+            node.rest("POST", "entities", {"key": key, "name": name, **more})
 
         def subscribe() -> str:
-            source = f"{url}/registry/events?prefix=pump"
-            answer = expect(ask(source, "Subscribe", f"<e:Subscribe><e:EndTo><a:Address>{address}</a:Address></e:EndTo>"
-                                f'<e:Delivery Mode="{WSE}/DeliveryModes/Push"><e:NotifyTo><a:Address>{address}'
-                                "</a:Address></e:NotifyTo></e:Delivery><e:Expires>PT10M</e:Expires></e:Subscribe>"),
-                            "SubscribeResponse")
-            return answer.findtext(f"{{{WSE}}}SubscriptionManager/{{{WSA}}}Address").strip()
+            return sink.subscribe(f"{node.url}/registry/events?prefix=pump")
 
         manager = subscribe()
-        post("/api/v1/entities", {"key": "urn:x:1", "name": "Monitor"})
-        post("/api/v1/entities", {"key": "urn:x:2", "name": "Pump Ärzte"})
-        post("/api/v1/entities", {"key": "urn:x:2", "name": "Pump two", "lease_s": 1})
+        publish("urn:x:1", "Monitor")
+        publish("urn:x:2", "Pump Ärzte")
+        publish("urn:x:2", "Pump two", lease_s=1)
         for kind, name in [("Added", "Pump Ärzte"), ("Changed", "Pump two"), ("Removed", "Pump two")]:
-            action, body = Sink.messages.get(timeout=60)
-            said = (action, body.tag, body.findtext(f"{{{EVENTS}}}Key"), body.findtext(f"{{{EVENTS}}}Name"))
-            if said != (EVENTS + kind, f"{{{EVENTS}}}{kind}", "urn:x:2", name):
-                raise CheckFailed(f"{kind} of {name} expected, not {said}")
+            found = changed(sink.messages.get(timeout=60))
+            if found != (kind, "urn:x:2", name):
+                raise CheckFailed(f"{kind} of {name} expected, not {found}")
         expect(ask(manager, "GetStatus", "<e:GetStatus/>"), "GetStatusResponse")
         expect(ask(manager, "Renew", "<e:Renew><e:Expires>PT20M</e:Expires></e:Renew>"), "RenewResponse")
         print("   ok: WS-Eventing from Python: changes and the end of a lease, in order; status and renewal", flush=True)
         ended = ask(manager, "Unsubscribe", "<e:Unsubscribe/>")
         if ended.tag != f"{{{SOAP}}}Body":
             raise CheckFailed(f"Unsubscribe: {ET.tostring(ended)!r}")
-        post("/api/v1/entities", {"key": "urn:x:3", "name": "Pump three"})
-        subscribe()
-        node.stop()
-        action, body = Sink.messages.get(timeout=60)
-        if action != f"{WSE}/SubscriptionEnd" or "SourceShuttingDown" not in body.findtext(f"{{{WSE}}}Status", ""):
-            raise CheckFailed(f"SubscriptionEnd expected, not {action} {ET.tostring(body)!r}")
-        print("   ok: nothing after Unsubscribe; SubscriptionEnd when the node stops", flush=True)
+        publish("urn:x:3", "Pump three")
+        manager = subscribe()
+        restarted(node, sink, manager, publish)
+        ada = node.rest("POST", "accounts", {"name": "ada", "roles": ["read"]})["token"]
+        sink.subscribe(f"{node.url}/registry/events?key=urn:x:9", ada)
+        node.rest("DELETE", "accounts/ada")
+        publish("urn:x:9", "Pump nine")
+        end = next_of(sink, f"{WSE}/SubscriptionEnd")
+        if "SourceCancelling" not in end.findtext(f"{{{WSE}}}Status", ""):
+            raise CheckFailed(f"SourceCancelling expected, not {ET.tostring(end)!r}")
+        print("   ok: nothing after Unsubscribe; SubscriptionEnd when the account ends", flush=True)
     finally:
-        node.stop()
-        sink.shutdown()
+        node.process.stop()
+        sink.stop()
 
 
 def main() -> None:

@@ -4,7 +4,8 @@
 
 With `log`, one node with a registry of its own is killed with SIGKILL; with `postgres`, two nodes on one registry, and
 each third time PostgreSQL. Then every acknowledged service is there once and whole, at each node, and after another
-start; none that was refused is there; and no two have one position, so no update was lost.
+start; none that was refused is there; and no two have one position, so no update was lost. Entities with short leases
+are published meanwhile: each lease ends once, and none early.
 
 KILLS says how often (default 6), PUBLISHES how many publish at the same time (default 200). The whole size is
 KILLS=100 PUBLISHES=1000. `postgres` needs Debian's postgresql, and a program with the feature `postgres`.
@@ -18,7 +19,8 @@ import subprocess
 import sys
 
 sys.dont_write_bytecode = True
-from nodes import Node, Publishers, Server, expect, expect_quiet, new_business, run_in  # noqa: E402
+from leases import Leases  # noqa: E402
+from nodes import RegistryNode, Publishers, Server, expect, expect_quiet, new_business, run_in  # noqa: E402
 
 KILLS = int(os.environ.get("KILLS", "6"))
 PUBLISHES = int(os.environ.get("PUBLISHES", "200"))
@@ -27,8 +29,8 @@ CHANGES = 50
 PATIENCE_S = 20
 
 
-async def kill_again_and_again(publishers: Publishers, server: Server | None) -> None:
-    running = asyncio.create_task(publishers.run())
+async def kill_again_and_again(publishers: Publishers, leases: Leases, server: Server | None) -> None:
+    running = asyncio.gather(publishers.run(), leases.run())
     chance = random.Random(1)
     for number in range(KILLS):
         before, waited = len(publishers.stored), 0.0
@@ -49,7 +51,7 @@ async def kill_again_and_again(publishers: Publishers, server: Server | None) ->
         # And after the last one.
         expect_quiet(asyncio.get_running_loop().time() < end, "changes are taken after the last kill")
         await asyncio.sleep(0.05)
-    publishers.ends = True
+    publishers.ends = leases.ends = True
     await running
 
 
@@ -58,12 +60,15 @@ def check(chappe: str, work: pathlib.Path, store: str) -> None:
     nodes = []
     try:
         for name in ["north", "south"] if server else ["only"]:
-            nodes.append(Node(chappe, work, name, server))
+            nodes.append(RegistryNode(chappe, work, name, server))
         publishers = Publishers(nodes, new_business(nodes[0]), PUBLISHES)
         expect_quiet(len(nodes[-1].token) > 0, "a node has no token")
-        asyncio.run(kill_again_and_again(publishers, server))
+        leases = Leases(nodes, publishers.is_up)
+        asyncio.run(kill_again_and_again(publishers, leases, server))
         expect(True, f"killed {KILLS} times during {PUBLISHES} concurrent publishes")
         publishers.check()
+        leases.check()
+        leases.stop()
         for node in nodes:
             node.process.stop()
             node.start()

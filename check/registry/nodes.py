@@ -1,4 +1,4 @@
-"""Nodes on one registry, and PostgreSQL for them, which checks kill."""
+"""Nodes with a registry, and PostgreSQL for them, which checks kill and start again."""
 
 import asyncio
 import glob
@@ -75,31 +75,22 @@ class Server:
 
 
 class Node:
-    """A node with a registry of its own in the log, or one in PostgreSQL."""
+    """A node with its REST interface, in a folder; killed and started again."""
 
-    def __init__(self, chappe: str, work: pathlib.Path, name: str, server: Server | None = None):
-        self.chappe, self.folder, self.starts = chappe, work / name, 0
-        store = "" if server is None else f'''[registry]
-store = "postgres"
-[registry.postgres]
-url = "postgres://chappe@/postgres?host={server.work}"'''
-        (self.folder / "sensors").mkdir(parents=True)
-        (self.folder / "node.toml").write_text(f"""
-name = "{name}"
+    def __init__(self, chappe: str, folder: pathlib.Path, configuration: str):
+        """The configuration begins with keys of `[http]`."""
+        self.chappe, self.folder, self.starts = chappe, folder, 0
+        (folder / "sensors").mkdir(parents=True, exist_ok=True)
+        (folder / "node.toml").write_text(f"""
+name = "{folder.name}"
 data_directory = "data"
 sensors_directory = "sensors"
 [http]
 listen = "127.0.0.1:0"
-max_connections = 4096
-[limits]
-query_rows = 1000000
-query_time_ms = 600000
-[discovery]
-enabled = false
-{store}
+{configuration}
 """)
         self.start()
-        self.token = (self.folder / "data" / "new-token").read_text().strip()
+        self.token = (folder / "data" / "new-token").read_text().strip()
 
     def start(self) -> None:
         """Starts it, or starts it again after a kill."""
@@ -108,10 +99,11 @@ enabled = false
         self.process = Process([self.chappe, "serve", str(self.folder / "node.toml"), "--json"], log)
         self.url = self.process.wait_event("ready", 60)["address"]
 
-    def request(self, method: str, path: str, body: str | None = None, token: str | None = None) -> tuple[int, str]:
+    def request(self, method: str, path: str, body: str | None = None, token: str | None = None,
+                kind: str = "text/xml") -> tuple[int, str]:
         address = urllib.parse.urlparse(self.url)
         connection = http.client.HTTPConnection(address.hostname, address.port, timeout=600)
-        headers = {"Content-Type": "text/xml"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        headers = {"Content-Type": kind} | ({"Authorization": f"Bearer {token}"} if token else {})
         try:
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
@@ -119,27 +111,57 @@ enabled = false
         finally:
             connection.close()
 
+    def rest(self, method: str, path: str, document: dict | None = None, token: str | None = None) -> dict:
+        """The answer to a request in JSON, which is the operator's without a token."""
+        body = None if document is None else json.dumps(document)
+        status, text = self.request(method, "/api/v1/" + path, body, token or self.token, "application/json")
+        expect_quiet(status < 300, f"{method} {path}: {status} {text}")
+        return json.loads(text) if text else {}
+
+
+class RegistryNode(Node):
+    """A node with a registry of its own in the log, or one in PostgreSQL, to which many publish."""
+
+    def __init__(self, chappe: str, work: pathlib.Path, name: str, server: Server | None = None):
+        store = "" if server is None else f'''[registry]
+store = "postgres"
+[registry.postgres]
+url = "postgres://chappe@/postgres?host={server.work}"'''
+        super().__init__(chappe, work / name, f"""max_connections = 4096
+[limits]
+query_rows = 1000000
+query_time_ms = 600000
+[discovery]
+enabled = false
+{store}""")
+
     def publish(self, name: str, inner: str) -> tuple[int, str]:
         return self.request("POST", "/uddi/publish", soap(name, inner), self.token)
 
     def inquire(self, name: str, inner: str) -> tuple[int, str]:
         return self.request("POST", "/uddi/inquiry", soap(name, inner))
 
-    async def publish_soon(self, name: str, inner: str) -> tuple[int, str]:
-        """The same as publish, without a thread; OSError or EOFError if the answer is not whole."""
+    async def post_soon(self, path: str, body: str, kind: str) -> tuple[int, str]:
+        """Like request, without a thread; OSError or EOFError if the answer is not whole."""
         address = urllib.parse.urlparse(self.url)
-        body = soap(name, inner).encode()
-        head = (f"POST /uddi/publish HTTP/1.0\r\nHost: {address.netloc}\r\nContent-Type: text/xml\r\n"
-                f"Authorization: Bearer {self.token}\r\nContent-Length: {len(body)}\r\n\r\n")
+        sent = body.encode()
+        head = (f"POST {path} HTTP/1.0\r\nHost: {address.netloc}\r\nContent-Type: {kind}\r\n"
+                f"Authorization: Bearer {self.token}\r\nContent-Length: {len(sent)}\r\n\r\n")
         reader, writer = await asyncio.open_connection(address.hostname, address.port)
         try:
-            writer.write(head.encode() + body)
-            answer = (await reader.read()).decode()
+            writer.write(head.encode() + sent)
+            answer = await reader.read()
         finally:
             writer.transport.abort()
-        if not answer.rstrip().endswith("Envelope>"):
+        head, end, text = answer.partition(b"\r\n\r\n")
+        length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+        if not end or length is None or len(text) != int(length[1]):
             raise EOFError("the answer is not whole")
-        return int(answer.split(" ", 2)[1]), answer
+        return int(head.split(b" ", 2)[1]), text.decode()
+
+    async def publish_soon(self, name: str, inner: str) -> tuple[int, str]:
+        """Like publish, without a thread."""
+        return await self.post_soon("/uddi/publish", soap(name, inner), "text/xml")
 
     def select(self, query: str) -> list[dict[str, str]]:
         query = "PREFIX u: <https://chappe.example/ns/uddi#> " + query
@@ -166,7 +188,7 @@ def soap(name: str, inner: str) -> str:
             f'<{name} generic="2.0" xmlns="{NAMESPACE}">{inner}</{name}></s:Body></s:Envelope>')
 
 
-def new_business(node: Node) -> str:
+def new_business(node: RegistryNode) -> str:
     """The key of a new business."""
     status, text = node.publish("save_business", '<businessEntity businessKey=""><name>all</name></businessEntity>')
     expect_quiet(status == 200, text)
@@ -184,7 +206,7 @@ def service(business: str, name: str) -> str:
 class Publishers:
     """Saves services at several nodes at the same time, each with some in flight, and notes what was acknowledged."""
 
-    def __init__(self, nodes: list[Node], business: str, count: int):
+    def __init__(self, nodes: list[RegistryNode], business: str, count: int):
         self.nodes, self.business, self.count = nodes, business, count
         self.stored, self.refused, self.unknown = set(), set(), set()
         self.is_up = {node: asyncio.Event() for node in nodes}
@@ -220,7 +242,7 @@ class Publishers:
                 # PostgreSQL is away, or the node has too much to do.
                 await asyncio.sleep(self.pause_s)
 
-    async def kill(self, node: Node) -> None:
+    async def kill(self, node: RegistryNode) -> None:
         """Kills a node and starts it again."""
         self.is_up[node].clear()
         node.process.stop(signal.SIGKILL)

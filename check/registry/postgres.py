@@ -4,7 +4,7 @@
 
 The time is measured until a change at one node is visible at the other. Then PostgreSQL is killed and started again
 some times: reads go on, changes fail with the reason, /ready names the registry; and the first change after it returned
-is planned on the changes that the other node made meanwhile.
+is planned on the changes that the other node made meanwhile. An ontology of one node is followed at the other.
 
 Needs Debian's postgresql, and a program with the feature `postgres`; Unix socket and loopback only. kills.py kills
 nodes too, while many publish.
@@ -16,9 +16,10 @@ import re
 import subprocess
 import sys
 import time
+import urllib.parse
 
 sys.dont_write_bytecode = True
-from nodes import Node, Server, expect, expect_quiet, new_business, run_in, service  # noqa: E402
+from nodes import RegistryNode, Server, expect, expect_quiet, new_business, run_in, service  # noqa: E402
 
 VISIBLE = int(os.environ.get("VISIBLE", "400"))
 OUTAGES = 3
@@ -26,7 +27,7 @@ OUTAGES = 3
 VISIBLE_P99_MS = 100
 
 
-def measure_visible(nodes: list[Node], business: str) -> list[float]:
+def measure_visible(nodes: list[RegistryNode], business: str) -> list[float]:
     times = []
     for number in range(VISIBLE):
         writer, reader = nodes[number % 2], nodes[1 - number % 2]
@@ -47,7 +48,7 @@ def until(what: str, is_so) -> None:
         time.sleep(0.01)
 
 
-def outage(server: Server, nodes: list[Node], business: str, number: int) -> None:
+def outage(server: Server, nodes: list[RegistryNode], business: str, number: int) -> None:
     known = nodes[0].services(business)
     server.kill()
     until("/ready names the registry", lambda: all(
@@ -74,12 +75,35 @@ def outage(server: Server, nodes: list[Node], business: str, number: int) -> Non
     until("both are ready", lambda: all(node.request("GET", "/ready")[0] == 200 for node in nodes))
 
 
+def ontologies(nodes: list[RegistryNode]) -> None:
+    """An ontology that one node reads is followed at the other one, and leaves with its file."""
+    north, south = nodes
+    folder = north.folder / "ontologies"
+    folder.mkdir()
+    document = folder / "pumps.ttl"
+    document.write_text("<urn:t#Pump> <http://www.w3.org/2000/01/rdf-schema#subClassOf> <urn:t#Device> .")
+    south.rest("POST", "entities", {"key": "urn:x:pump", "name": "Pump", "types": ["{urn:t#}Pump"]})
+    query = urllib.parse.urlencode({"type": "{urn:t#}Device", "inferred": "true"})
+
+    def found() -> list[str]:
+        return [one["key"] for one in south.rest("GET", "entities?" + query)["entities"]]
+
+    expect_quiet(found() == [], "nothing is inferred without an ontology")
+    for is_there in (True, False):
+        if not is_there:
+            document.unlink()
+        north.process.stop()
+        north.start()
+        until("south follows the ontology" if is_there else "the ontology leaves", lambda: bool(found()) == is_there)
+    expect(True, "an ontology that one node reads is followed at the other, and leaves with its file")
+
+
 def check(chappe: str, work: pathlib.Path) -> None:
     server = Server(work)
     nodes = []
     try:
         for name in ("north", "south"):
-            nodes.append(Node(chappe, work, name, server))
+            nodes.append(RegistryNode(chappe, work, name, server))
         business = new_business(nodes[0])
         until("south has the business", lambda: business in nodes[1].inquire("find_business", "<name>all</name>")[1])
         times = measure_visible(nodes, business)
@@ -90,6 +114,7 @@ def check(chappe: str, work: pathlib.Path) -> None:
             outage(server, nodes, business, number)
         expect(True, f"in {OUTAGES} outages of PostgreSQL reads went on, changes failed with the reason, /ready named "
                      "the registry, and the first change after each was made on all before it")
+        ontologies(nodes)
     finally:
         for node in nodes:
             node.process.stop()

@@ -18,15 +18,9 @@ import sys
 
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
-from network import CheckFailed, Process, run_in  # noqa: E402
+from nodes import CheckFailed, Node, Process, run_in  # noqa: E402
 
 CONFIGURATION = """
-name = "registry"
-data_directory = "data"
-sensors_directory = "sensors"
-[http]
-listen = "127.0.0.1:0"
 [discovery]
 interfaces = ["lo"]
 """
@@ -55,43 +49,49 @@ def run(arguments: list[str], what: str) -> None:
         raise CheckFailed(f"{what}: {done.stdout[-500:]}{done.stderr[-2000:]}")
 
 
+def uddi4j(work: pathlib.Path, jars: pathlib.Path, url: str) -> list[str]:
+    """The command that runs UDDI4J with a node, without its account."""
+    classes = work / "classes"
+    classes.mkdir()
+    subprocess.run(["javac", "-nowarn", "-cp", f"{jars}/*", "-d", str(classes), str(HERE / "Uddi4jPeer.java")],
+                   check=True, capture_output=True)
+    return ["java", "-cp", f"{jars}/*:{classes}", "Uddi4jPeer", f"{url}/uddi/inquiry", f"{url}/uddi/publish"]
+
+
+def device(chappe: str, work: pathlib.Path) -> Process:
+    """Starts a device of the type PeerPulse, which announces itself at once."""
+    (work / "beat.csv").write_text("rate\n60\n61\n")
+    (work / "pulse.toml").write_text(DEVICE)
+    return Process([chappe, "device", "run", str(work / "pulse.toml"), "--address", "127.0.7.1",
+                    "--announce-within", "0ms", "--json"], work / "device.log")
+
+
 def check(chappe: str, work: pathlib.Path, jars: pathlib.Path) -> None:
-    (work / "sensors").mkdir()
-    (work / "node.toml").write_text(CONFIGURATION)
-    node = Process([chappe, "serve", str(work / "node.toml"), "--json"], work / "node.log")
+    node = Node(chappe, work / "registry", CONFIGURATION)
     try:
-        url = node.wait_event("ready", 30)["address"]
-        token = (work / "data" / "new-token").read_text().strip()
+        url, token = node.url, node.token
         print("-- zeep", flush=True)
         run([sys.executable, str(HERE / "zeep_peer.py"), url, "operator", token], "zeep")
         print("-- SPARQLWrapper", flush=True)
         run([sys.executable, str(HERE / "sparql_peer.py"), url, token], "SPARQLWrapper")
         print("-- UDDI4J", flush=True)
-        classes = work / "classes"
-        classes.mkdir()
-        path = f"{jars}/*"
-        subprocess.run(["javac", "-nowarn", "-cp", path, "-d", str(classes), str(HERE / "Uddi4jPeer.java")],
-                       check=True, capture_output=True)
-        peer = ["java", "-cp", f"{path}:{classes}", "Uddi4jPeer", f"{url}/uddi/inquiry", f"{url}/uddi/publish"]
+        peer = uddi4j(work, jars, url)
         run([*peer, "operator", token], "UDDI4J")
         appears(chappe, work, url, token, peer)
     finally:
-        node.stop()
+        node.process.stop()
 
 
 def appears(chappe: str, work: pathlib.Path, url: str, token: str, peer: list[str]) -> None:
     """A device starts; its service is found, and ends with it."""
     print("-- a device", flush=True)
-    (work / "beat.csv").write_text("rate\n60\n61\n")
-    (work / "pulse.toml").write_text(DEVICE)
-    device = Process([chappe, "device", "run", str(work / "pulse.toml"), "--address", "127.0.7.1",
-                      "--announce-within", "0ms", "--json"], work / "device.log")
+    pulse = device(chappe, work)
     try:
-        device.wait_event("ready", 20)
+        pulse.wait_event("ready", 20)
         run([sys.executable, str(HERE / "zeep_peer.py"), url, "operator", token, "PeerPulse"], "zeep, a device")
         run([*peer, "operator", token, "PeerPulse"], "UDDI4J, a device")
     finally:
-        device.stop()
+        pulse.stop()
 
 
 def main() -> None:

@@ -4,19 +4,23 @@
 
 A node finds a DPWS device on the loopback. node-wot (in MODULES, run by Node.js) explores the directory by its
 own Thing Description, validates each Thing Description with its JSON Schema, reads a property and an event of
-the device by their forms, and registers, finds, follows, changes and removes a thing.
+the device by their forms, and registers, finds, follows, changes and removes a thing. announced.py finds directories by
+DNS-SD with zeroconf.
 
 Enters namespaces of its own, so that no other device or node is found.
 """
 
 import os
 import pathlib
+import queue
 import subprocess
 import sys
 
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(HERE))
+import announced  # noqa: E402
 from network import CheckFailed, Process, enter, run_in  # noqa: E402
 
 DEVICE = str(HERE.parent / "sdc" / "thermometer.toml")
@@ -56,11 +60,18 @@ def check(chappe: str, work: pathlib.Path, modules: str) -> None:
             node.stop()
 
 
+def both(chappe: str, work: pathlib.Path, modules: str) -> None:
+    check(chappe, work, modules)
+    announced.check(chappe, work)
+
+
 def main() -> None:
     chappe, work, modules = (os.path.abspath(argument) for argument in sys.argv[1:4])
     enter("CHAPPE_THINGS_APART", [str(HERE / "run.py"), chappe, work, modules])
+    # The group of multicast DNS.
+    subprocess.run(["ip", "route", "add", "224.0.0.0/24", "dev", "lo"], check=False)
     folder = pathlib.Path(work)
-    run_in(folder, lambda: check(chappe, folder, modules), (subprocess.SubprocessError,))
+    run_in(folder, lambda: both(chappe, folder, modules), (subprocess.SubprocessError, queue.Empty))
     print("   all passed")
 
 

@@ -10,6 +10,9 @@ use chappe_transport::tls;
 use crate::config::Config;
 use crate::{clock, data};
 
+/// Digits of the key in the name of the host.
+const LOCAL_HOST_DIGITS: usize = 16;
+
 /// Name, keys and address of a node.
 pub(crate) struct Identity {
     /// Its name.
@@ -48,6 +51,11 @@ impl Identity {
     pub(crate) fn url(&self) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
+    }
+
+    /// Its name as a host in multicast DNS, without `.local`: no other node has it.
+    pub(crate) fn local_host(&self) -> String {
+        format!("chappe-{}", &self.public_key[..LOCAL_HOST_DIGITS])
     }
 
     /// The fingerprint (SHA-256, hexadecimal) of its certificate, if TLS is on.

@@ -31,6 +31,7 @@ use crate::signatures;
 use crate::size_limit::SizeLimit;
 use crate::storage::{Storage, open_registry};
 use crate::streams::StreamSpec;
+use crate::subscriptions::sources::Events;
 use crate::subscriptions::stored::MailSubscriptions;
 use crate::things::Things;
 use crate::wrappers::{Exporters, Wrappers};
@@ -139,7 +140,7 @@ impl Node {
             registry_outage,
             registrar,
             things: Things::default(),
-            events: Default::default(),
+            events: Events::new(&config.data_directory),
             mail: MailSubscriptions::new(&config.data_directory),
             catalogue,
             observability,
@@ -178,6 +179,7 @@ impl Node {
             drops: app.observability.drops.clone(),
             drain: draining,
         };
+        crate::subscriptions::eventing::restore(&app);
         tasks.spawn(http::serve(listener, serving));
         tasks.spawn(crate::sensors::watch(app.clone()));
         tasks.spawn(crate::wrappers::watch_wrappers(app.clone()));
@@ -192,8 +194,12 @@ impl Node {
         }
         tasks.spawn(crate::health::watch(app.clone()));
         tasks.spawn(crate::things::watch(app.clone()));
+        if app.config.discovery.dns_sd {
+            tasks.spawn(crate::things::announce(app.clone()));
+        }
         tasks.spawn(crate::leases::watch(app.clone()));
         tasks.spawn(crate::subscriptions::mail::watch_all(app.clone()));
+        tasks.spawn(crate::subscriptions::eventing::finish(app.clone()));
         let logs = app.storage.logs().map(|(name, log)| (name, log.clone()));
         tasks.spawn(crate::scrub::watch(
             logs,

@@ -70,7 +70,7 @@ fn is_plain(byte: u8) -> bool {
 pub(crate) async fn publish(app: &App, ontologies: Vec<Entity>) {
     let search = Search {
         entity_type: Some(vocabulary::ONTOLOGY_TYPE.to_owned()),
-        owner: Some(NODE_OWNER.to_owned()),
+        owner: Some(app.registrar.node_owner().to_owned()),
         ..Search::default()
     };
     let mut gone = app.registry.search_keys(&search, &Principal::Operator);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use chappe_registry::uddi::{Error as UddiError, ErrorCode, Publisher, Saved};
 use chappe_registry::{
     Access, Attempts, Entity, EntityKind, Error, Principal, Publication, Registry, Right, Rights,
-    Room, Search,
+    Room, Search, vocabulary,
 };
 use chappe_transport::Hop;
 use tokio::sync::watch;
@@ -30,8 +30,8 @@ const RETRIES_MAX: u32 = 1_200;
 pub(crate) const OWN_KEYS: &str = "urn:chappe:";
 /// The type of the entities of links.
 pub(crate) const LINK_TYPE: &str = "Link";
-/// The lease of a found device and its services. It ends only if the node that found the device is gone
-/// and another node shares the registry; reason: a restart or an upgrade of a node takes less than an hour.
+/// The lease of a found device and its services, and in a shared registry of ontologies. It ends only if the node that
+/// published them is gone and another node shares the registry; reason: a restart or an upgrade of a node takes less than an hour.
 pub(crate) const FOUND_LEASE_S: u32 = 3_600;
 /// Leases renewed by one record; reason: the record stays within some 100 kB.
 const RENEWED_AT_ONCE: usize = 512;
@@ -42,6 +42,8 @@ pub(crate) const NODE_OWNER: &str = "node";
 /// The prefix of the owner of a node's own entities in a registry that it shares with other nodes. No
 /// account has such a name.
 const NODE_OWNER_PREFIX: &str = "node:";
+/// All such owners, as authors of ontologies.
+pub(crate) const ALL_NODES: &str = "node:*";
 
 /// Bits for new keys of UDDI data: different ones in one request, from a random start with a random step.
 ///
@@ -156,6 +158,11 @@ impl Registrar {
         }
     }
 
+    /// The owner of the node's own entities.
+    pub(crate) fn node_owner(&self) -> &str {
+        &self.node_owner
+    }
+
     /// Whether an owner is this or another node.
     pub(crate) fn is_node(owner: &str) -> bool {
         owner == NODE_OWNER || owner.starts_with(NODE_OWNER_PREFIX)
@@ -172,7 +179,12 @@ impl Registrar {
                 entity.owner.clone_from(&self.node_owner);
             }
             let is_found = matches!(entity.kind, EntityKind::Device | EntityKind::Service);
-            if is_found && entity.owner == self.node_owner {
+            let is_ontology = entity
+                .types
+                .iter()
+                .any(|it| it == vocabulary::ONTOLOGY_TYPE);
+            let is_leased = is_found || is_ontology && self.node_owner != NODE_OWNER;
+            if is_leased && entity.owner == self.node_owner {
                 entity.lease_s.get_or_insert(FOUND_LEASE_S);
                 leased.push(entity.key.clone());
             }

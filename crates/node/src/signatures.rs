@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use chappe_identity::ClientCertificate;
+use chappe_identity::certificate::Certificate;
 use chappe_soap::security::{Admitted, Mode};
 use chappe_soap::v1_1::{self, Fault, FaultCode};
 use chappe_transport::Hop;
@@ -15,10 +16,13 @@ use chappe_transport::signatures::{NotAdmitted, SignatureFiles, Signatures, Sign
 use chappe_xml::{Element, Limits, Name, Node};
 
 use crate::accounts::Caller;
-use crate::config::{Config, SignatureMode};
+use crate::config::{Config, Read, SignatureMode};
 use crate::error::StartError;
 use crate::shared::Shared;
 
+/// Why a message whose signer has no account is refused where signatures are required.
+pub(crate) const NO_ACCOUNT: &str = "no account has the certificate that signed the message \
+    (hint: chappe account add NAME --certificate SUBJECT)";
 /// The file of accepted messages, in the data directory.
 const FILE: &str = "soap-replays";
 
@@ -69,14 +73,14 @@ pub(crate) fn signing(app: &Shared, mode: SignatureMode) -> Option<Signing> {
 /// What a request says, by the mode of its interface, without waiting for anything but the disk.
 ///
 /// # Errors
-/// The fault to answer with: the signature is not valid, or absent where it is required.
+/// The signature is not valid, or absent where it is required.
 pub(crate) fn receive(
     app: &Shared,
     mode: SignatureMode,
     document: &[u8],
     limits: Limits,
     peer: &str,
-) -> Result<Received, Fault> {
+) -> Result<Received, NotAdmitted> {
     let unsigned = || Received {
         document: document.to_vec(),
         signer: None,
@@ -91,18 +95,25 @@ pub(crate) fn receive(
         Ok(Admitted::Signed(verified)) => Ok(Received {
             document: verified.to_text().into_bytes(),
             relates_to: verified.relates_to(),
-            signer: app
-                .accounts
-                .by_certificate(&ClientCertificate::of_der(verified.certificate.der()))
-                .ok(),
+            signer: signer(app, &verified.certificate),
             is_signed: true,
         }),
         Err(error) => {
             let (drops, detail) = (&app.observability.drops, error.to_string());
             drops.record(Hop::Http, "signature", peer, detail, None);
-            Err(fault(&error))
+            Err(error)
         }
     }
+}
+
+/// The account with this certificate.
+fn signer(app: &Shared, certificate: &Certificate) -> Option<Caller> {
+    let certificate = ClientCertificate::of_der(certificate.der());
+    let signer = app.accounts.by_certificate(&certificate).ok()?;
+    Some(match app.config.access.read {
+        Read::Open => signer.with_open_reading(),
+        Read::Token => signer,
+    })
 }
 
 /// An answer, signed if the interface looks at signatures and the node has a certificate for it.
@@ -132,7 +143,8 @@ pub(crate) fn answer(
     Ok(signed.map_or_else(|| answer.to_vec(), String::into_bytes))
 }
 
-fn fault(error: &NotAdmitted) -> Fault {
+/// The fault of SOAP 1.1 to answer with.
+pub(crate) fn fault(error: &NotAdmitted) -> Fault {
     Fault {
         code: match error {
             NotAdmitted::Refused(error) => FaultCode::Security(error.fault_subcode()),

@@ -96,7 +96,8 @@ impl Hierarchy {
         });
         let counts = |id: &Id| {
             let fields = state.fields(*id);
-            fields.is_some_and(|fields| authors.iter().any(|author| author == fields.owner()))
+            let is_author = |owner: &str| authors.iter().any(|author| covers(author, owner));
+            fields.is_some_and(|fields| is_author(fields.owner()))
         };
         // Several sets of indexes may hold one.
         let ontologies: BTreeSet<Id> = ontologies.filter(counts).collect();
@@ -206,6 +207,14 @@ impl Hierarchy {
             }
         }
         Ok(jobs)
+    }
+}
+
+/// Whether an author of a request is this owner, or a prefix of it that ends in `*`.
+fn covers(author: &str, owner: &str) -> bool {
+    match author.strip_suffix('*') {
+        Some(prefix) => owner.starts_with(prefix),
+        None => author == owner,
     }
 }
 

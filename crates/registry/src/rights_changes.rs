@@ -14,7 +14,7 @@ use crate::record::Step;
 use crate::registry::{Publication, Registry};
 use crate::rights::{Right, Rights};
 use crate::state::State;
-use crate::vocabulary;
+use crate::{uddi, vocabulary};
 
 /// The entity `key`, if the principal has `right` to it.
 pub(crate) fn require(
@@ -116,8 +116,10 @@ impl Registry {
         key: &str,
     ) -> Result<Option<Publication>, Error> {
         let (publication, ()) = self.transact(&Room::default(), |state| {
-            require(state, key, principal, Right::Write)?;
-            Ok::<_, Error>((vec![Step::Remove(key.to_owned())], ()))
+            let entity = require(state, key, principal, Right::Write)?;
+            let steps = uddi::draft::removal(state, principal, &entity);
+            let steps = steps.unwrap_or_else(|| vec![Step::Remove(key.to_owned())]);
+            Ok::<_, Error>((steps, ()))
         })?;
         Ok(publication)
     }

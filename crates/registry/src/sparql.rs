@@ -42,7 +42,8 @@ pub struct SparqlRequest {
     pub default_graphs: Vec<String>,
     /// Keys of entities that are the named graphs, `named-graph-uri` of the protocol.
     pub named_graphs: Vec<String>,
-    /// Follow subclasses and subproperties as the ontologies of these owners state them.
+    /// Follow subclasses and subproperties as the ontologies of these owners state them. One that ends in `*` is a
+    /// prefix of owners.
     pub inferred_by: Option<Vec<String>>,
     /// Read only what entities of these owners bring; `None`: of all owners.
     pub owners: Option<Vec<String>>,

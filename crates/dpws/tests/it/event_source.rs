@@ -12,7 +12,7 @@ use chappe_dpws::eventing::message::{
 use chappe_dpws::eventing::{
     DropReason, EndStatus, EventSource, EventingFault, Expiration, Failure, Filter, ManagerStyle,
     Notification, Offer, Request, SourceCommand, SourceConfig, SourceEvent, SourceReceive,
-    SourceRefusal, SourceTransmit, Token,
+    SourceRefusal, SourceTransmit, SubscriptionId, Token,
 };
 use chappe_dpws::exchange::request;
 use chappe_machine::{Harness, Input, Instant, Output, drain};
@@ -224,6 +224,65 @@ fn subscription_lives_until_unsubscribe() {
         assert!(matches!(renewed, Err(EventingFault::UnableToRenew(_))));
         assert_eq!(world.source.deadline(), None, "no timer is left");
     }
+}
+
+#[test]
+fn a_subscription_goes_on_in_another_run() {
+    let mut world = World::new(config());
+    let granted = world
+        .subscribe(1, &subscribe_message(&[REPORT], 60))
+        .unwrap();
+    let (_, path) = granted.manager.address.rsplit_once('/').unwrap();
+    let id = SubscriptionId::from_path(path).unwrap();
+    assert_eq!(id.path(), path);
+    world.notify(REPORT, 1);
+    assert_eq!(world.source.machine().undelivered(), 1);
+    world.advance(Duration::from_secs(20));
+    let left = world.source.machine().lease_left(id, world.source.now());
+    assert_eq!(left, Some(Duration::from_secs(40)));
+
+    let version = Dialect::V2009.addressing();
+    let to = EndpointReference::new("http://192.0.2.99:80/thermometer");
+    let restore = |message: &Subscribe, id: SubscriptionId| {
+        let request = Request {
+            token: Token(0),
+            peer: ([192, 0, 2, 1], 4711).into(),
+            base: "http://192.0.2.99:80".into(),
+            path: "/thermometer".into(),
+            envelope: request(version, &to, action::SUBSCRIBE, "urn:uuid:1")
+                .with_body(message.to_element(version)),
+        };
+        Input::Command(SourceCommand::Restore {
+            subscription: id,
+            request: Box::new(request),
+            lease: Duration::from_secs(40),
+        })
+    };
+    let mut world = World::new(config());
+    world.input(restore(&subscribe_message(&[REPORT], 60), id));
+    assert!(matches!(
+        &world.outputs[..],
+        [Output::Event(SourceEvent::Subscribed { subscription, .. })] if *subscription == id
+    ));
+    world.notify(REPORT, 2);
+    assert_eq!(world.numbers(), ["2"]);
+    let sent = world.notifications().remove(0);
+    world.delivered(sent.delivery);
+    assert_eq!(world.source.machine().undelivered(), 0);
+    let manager = &granted.manager;
+    let remaining = world.manage(manager, action::GET_STATUS, Lease::GetStatus, None);
+    assert_eq!(remaining, Ok(Some(seconds(40))));
+    // The policy of addresses may be another one now.
+    let forbidden = Subscribe {
+        notify_to: Some(EndpointReference::new("http://forbidden/")),
+        ..subscribe_message(&[REPORT], 60)
+    };
+    let other = SubscriptionId::from_path(&"0".repeat(32)).unwrap();
+    world.input(restore(&forbidden, other));
+    assert_eq!(world.source.machine().subscriptions(), 1);
+    assert_eq!(world.refused(SourceRefusal::Address), 1);
+    world.advance(Duration::from_secs(40));
+    assert_eq!(world.source.machine().subscriptions(), 0);
 }
 
 #[test]

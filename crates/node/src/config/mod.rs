@@ -210,6 +210,9 @@ pub struct Discovery {
     pub multicast: bool,
     /// Interfaces to search on, by name; empty: all that support multicast, and loopback.
     pub interfaces: Vec<String>,
+    /// Announce the directory of things by DNS-SD over multicast DNS (`_directory._sub._wot._tcp`) on these interfaces, and
+    /// answer questions about it there, as far as `http.listen` is an address of theirs.
+    pub dns_sd: bool,
     /// Networks, as prefixes (`10.1.0.0/16`), in which this node may contact the addresses that an
     /// unauthenticated message names; empty: only the sender's own address. For devices found by `[kad]`
     /// the sender is the address at which their publisher answered.
@@ -494,6 +497,7 @@ impl Default for Discovery {
             enabled: true,
             multicast: true,
             interfaces: Vec::new(),
+            dns_sd: false,
             contact: Vec::new(),
             tree: false,
             tree_criticality: 0,

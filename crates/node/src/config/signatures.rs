@@ -20,6 +20,9 @@ pub struct SignatureRules {
     pub documents: SignatureMode,
     /// The same for `/uddi/metadata`.
     pub metadata: SignatureMode,
+    /// The same for WS-Eventing of the registry, `/registry/events` and its subscription managers. Unless it is off,
+    /// events and SubscriptionEnd are signed.
+    pub subscriptions: SignatureMode,
     /// Devices that the node finds: whether their answers are signed. Unless it is off, requests to them are signed
     /// with the certificate of the node. A device that has signed its description has to sign all that follows.
     pub devices: SignatureMode,
@@ -68,6 +71,7 @@ impl SignatureRules {
             self.publication,
             self.documents,
             self.metadata,
+            self.subscriptions,
             self.devices,
             self.events,
             self.hosted,

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use chappe_registry::{EntityKind, Mark, Search, WatchStart, WatchSubject};
+use chappe_registry::{EntityKind, Mark, WatchStart, WatchSubject};
 use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -18,6 +18,7 @@ use super::{shapes, sparql};
 use crate::accounts::Caller;
 use crate::permits::RequestKind;
 use crate::shared::App;
+use crate::subscriptions::stored::About;
 use crate::subscriptions::{Follow, stream};
 
 /// Queued events of a connection; reason: one is being sent while the next is prepared.
@@ -66,27 +67,25 @@ impl ChangesParams {
     ///
     /// # Errors
     /// They exclude each other, or the kind is unknown.
-    pub(super) fn subject(self) -> Result<WatchSubject, Problem> {
-        let kind = match &self.kind {
-            None => None,
-            Some(name) => Some(EntityKind::from_word(name).ok_or_else(|| unknown_kind(name))?),
-        };
-        let search = Search {
-            name_prefix: self.prefix,
-            kind,
+    pub(super) fn about(self) -> Result<About, Problem> {
+        let unknown = |name: &&str| EntityKind::from_word(name).is_none();
+        if let Some(name) = self.kind.as_deref().filter(unknown) {
+            return Err(unknown_kind(name));
+        }
+        let about = About {
+            key: self.key,
+            query: self.query,
+            prefix: self.prefix,
+            kind: self.kind,
             entity_type: self.entity_type,
             scope: self.scope,
             observed_property: self.observed_property,
             about: self.about,
             owner: self.owner,
-            ..Search::default()
         };
-        let has_criteria = search != Search::default();
-        match (self.key, self.query) {
-            (Some(key), None) if !has_criteria => Ok(WatchSubject::Entity(key)),
-            (None, Some(query)) if !has_criteria => Ok(WatchSubject::Query(query)),
-            (None, None) => Ok(WatchSubject::Search(Box::new(search))),
-            _ => Err(Problem::bad_request(
+        match about.is_one() {
+            true => Ok(about),
+            false => Err(Problem::bad_request(
                 "key, query and criteria of a search exclude each other",
             )
             .hint("follow each over a connection of its own")),
@@ -123,7 +122,7 @@ pub(super) async fn changes(
         None => WatchStart::Now,
     };
     let is_inferred = params.inferred;
-    let subject = match (params.subject()?, is_inferred) {
+    let subject = match (params.about()?.subject(), is_inferred) {
         (WatchSubject::Entity(_), true) => {
             return Err(Problem::bad_request(
                 "inferred: it is for a search or a query",

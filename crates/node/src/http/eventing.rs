@@ -3,26 +3,34 @@
 
 use std::net::SocketAddr;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use chappe_dpws::exchange::Reply;
-use chappe_soap::Envelope;
-use chappe_xml::Limits;
+use chappe_dpws::exchange::{self, Reply};
+use chappe_identity::Role;
+use chappe_soap::security::WSSE;
+use chappe_soap::{Envelope, Fault};
+use chappe_transport::Hop;
+use chappe_transport::signatures::random_urn;
+use chappe_xml::{Limits, Name};
 
 pub(super) use crate::subscriptions::eventing::SOURCES;
 
 use super::changes::ChangesParams;
+use super::guard::for_the_whole_node;
 use super::params::{self, Params};
 use super::problem::Problem;
 use super::sparql::problem as sparql_problem;
 use crate::accounts::Caller;
+use crate::config::SignatureMode;
 use crate::shared::App;
-use crate::subscriptions::eventing::{self as sources, EventingError};
+use crate::signatures::{self, Received};
+use crate::subscriptions::eventing::{self as sources, EventingError, SUBSCRIBE_BYTES_MAX};
 use crate::subscriptions::sources::Request;
 
-/// Requests to an event source: Subscribe. The parameters say what its events are about.
+/// Requests to an event source: Subscribe. The parameters say what its events are about. The caller of a signed one is
+/// known only here, so the role is checked here.
 pub(super) async fn subscribe(
     State(app): State<App>,
     caller: Caller,
@@ -32,10 +40,24 @@ pub(super) async fn subscribe(
     Params(params): Params<ChangesParams>,
     body: Body,
 ) -> Result<Response, Problem> {
-    let subject = params.subject()?;
-    let request = request(&app, peer, &headers, &uri, body).await?;
-    let replied = sources::subscribe(&app, &caller, subject, request).await;
-    replied.map(answer).map_err(|error| problem(&error))
+    let about = params.about()?;
+    let (request, signer) = match request(&app, peer, &headers, &uri, body).await? {
+        Ok(read) => read,
+        Err(fault) => return signed(&app, Reply::message(*fault)).await,
+    };
+    let caller = signer.unwrap_or(caller);
+    if let Err((reason, problem)) = for_the_whole_node(&caller, Role::Read) {
+        let (drops, detail) = (&app.observability.drops, problem.detail.clone());
+        let hint = problem.hint.clone().map(String::from);
+        drops.record(Hop::Http, reason, caller.name(), detail, hint);
+        return Err(problem);
+    }
+    if request.envelope.to_text().len() > SUBSCRIBE_BYTES_MAX {
+        let detail = format!("Subscribe has more than {SUBSCRIBE_BYTES_MAX} bytes");
+        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
+    }
+    let replied = sources::subscribe(&app, &caller, about, request).await;
+    answer(&app, replied).await
 }
 
 /// Requests to a subscription manager: Renew, GetStatus, Unsubscribe.
@@ -46,18 +68,22 @@ pub(super) async fn manage(
     uri: Uri,
     body: Body,
 ) -> Result<Response, Problem> {
-    let request = request(&app, peer, &headers, &uri, body).await?;
+    let request = match request(&app, peer, &headers, &uri, body).await? {
+        Ok((request, _)) => request,
+        Err(fault) => return signed(&app, Reply::message(*fault)).await,
+    };
     let replied = sources::manage(&app, request).await;
-    replied.map(answer).map_err(|error| problem(&error))
+    answer(&app, replied).await
 }
 
+/// The request, and the account that signed it; or the fault with which it is refused.
 async fn request(
     app: &App,
     peer: SocketAddr,
     headers: &HeaderMap,
     uri: &Uri,
     body: Body,
-) -> Result<Request, Problem> {
+) -> Result<Result<(Request, Option<Caller>), Box<Envelope>>, Problem> {
     let field = |name| {
         headers
             .get(name)
@@ -79,20 +105,82 @@ async fn request(
         bytes: bytes.len(),
         ..Limits::default()
     };
-    let envelope = Envelope::parse_within(&bytes, limits)
+    let received = match judged(app, bytes, limits, peer).await? {
+        Ok(received) => received,
+        Err(fault) => return Ok(Err(fault)),
+    };
+    // What was signed is written in other words, which may be longer.
+    let limits = Limits {
+        bytes: received.document.len(),
+        ..limits
+    };
+    let envelope = Envelope::parse_within(&received.document, limits)
         .map_err(|error| Problem::bad_request(format!("the message cannot be read: {error}")))?;
-    Ok(Request {
+    let request = Request {
         peer,
         base,
         path: uri.path().to_owned(),
         envelope,
-    })
+    };
+    Ok(Ok((request, received.signer)))
 }
 
-fn answer(reply: Reply) -> Response {
+/// What the message says, by the mode of signatures; or the fault with which it is refused.
+async fn judged(
+    app: &App,
+    document: Bytes,
+    limits: Limits,
+    peer: SocketAddr,
+) -> Result<Result<Received, Box<Envelope>>, Problem> {
+    let mode = app.config.signatures.subscriptions;
+    let of = app.clone();
+    // It may wait for the disk.
+    let judging = move || {
+        let peer = peer.ip().to_string();
+        signatures::receive(&of, mode, &document, limits, &peer)
+    };
+    let judged = match mode {
+        SignatureMode::Off => Ok(judging()),
+        _ => tokio::task::spawn_blocking(judging).await,
+    };
+    let judged = judged.map_err(|error| Problem::internal(error.to_string()))?;
+    let fault = match judged {
+        Ok(received) => {
+            let is_unknown = received.is_signed && received.signer.is_none();
+            if !(is_unknown && mode == SignatureMode::Required) {
+                return Ok(Ok(received));
+            }
+            let code = Name::new(WSSE, "FailedAuthentication");
+            Fault::sender(code, signatures::NO_ACCOUNT)
+        }
+        Err(error) => error.fault(),
+    };
+    let urn = random_urn().map_err(|error| Problem::internal(error.to_string()))?;
+    Ok(Err(Box::new(exchange::unrelated_fault(&fault, urn))))
+}
+
+async fn answer(app: &App, replied: Result<Reply, EventingError>) -> Result<Response, Problem> {
+    match replied {
+        Ok(reply) => signed(app, reply).await,
+        Err(error) => Err(problem(&error)),
+    }
+}
+
+/// The response of a reply; a message is signed, if signatures count.
+async fn signed(app: &App, reply: Reply) -> Result<Response, Problem> {
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let kind = reply.content_type().unwrap_or_default();
-    (status, [(header::CONTENT_TYPE, kind)], reply.to_text()).into_response()
+    let signing = signatures::signing(app, app.config.signatures.subscriptions);
+    let text = match (signing, reply.envelope()) {
+        (Some(signing), Some(envelope)) => {
+            let envelope = envelope.clone();
+            let text = tokio::task::spawn_blocking(move || signing.text(&envelope)).await;
+            let text = text.map_err(|error| Problem::internal(error.to_string()))?;
+            text.map_err(|error| Problem::internal(format!("cannot sign the answer: {error}")))?
+        }
+        _ => reply.to_text(),
+    };
+    Ok((status, [(header::CONTENT_TYPE, kind)], text).into_response())
 }
 
 fn problem(error: &EventingError) -> Problem {

@@ -355,8 +355,14 @@ fn check_host(app: &App, headers: &HeaderMap, uri: &Uri) -> Result<String, Refus
     let host = host.filter(|_| hosts.next().is_none()).filter(same);
     let host = host.unwrap_or_default();
     let name = host_name(host);
+    let announced = app
+        .config
+        .discovery
+        .dns_sd
+        .then(|| format!("{}.local", app.identity.local_host()));
     let known = name.parse::<IpAddr>().is_ok()
         || name.eq_ignore_ascii_case("localhost")
+        || announced.is_some_and(|announced| name.eq_ignore_ascii_case(&announced))
         || app
             .config
             .http

@@ -145,10 +145,11 @@ pub(crate) fn routes() -> Routes {
             OPEN,
             uddi_metadata::ask,
         )
+        // Its handler admits readers: the account may be in the signature.
         .post(
             eventing::SOURCES,
             "subscribe_to_registry",
-            READ,
+            OPEN,
             eventing::subscribe,
         )
         // The identifier in the path is the credential.

@@ -1,4 +1,5 @@
-//! Signatures at the SOAP interfaces: requests are judged before their handlers see them, and answers are signed.
+//! Signatures at the interfaces of SOAP 1.1: requests are judged before their handlers see them, and answers are
+//! signed. Those of SOAP 1.2 are at [`super::eventing`].
 
 use std::net::SocketAddr;
 
@@ -13,7 +14,7 @@ use chappe_xml::Element;
 
 use super::{uddi, uddi_metadata, wsdl};
 use crate::accounts::Caller;
-use crate::config::{Config, Read, SignatureMode};
+use crate::config::{Config, SignatureMode};
 use crate::shared::App;
 use crate::signatures::{self, Received};
 
@@ -89,25 +90,22 @@ async fn read(
     let judged = uddi::run(app, &caller, move |app| {
         signatures::receive(app, mode, &bytes, uddi::limits(app), &peer)
     });
-    let received = judged.await.map_err(failed)?;
+    let judged = judged.await.map_err(failed)?;
     let Received {
         document,
         signer,
         is_signed,
         relates_to,
-    } = received.map_err(|fault| (uddi::faulty(fault_text(fault)), None))?;
+    } = judged.map_err(|error| {
+        let text = fault_text(signatures::fault(&error));
+        (uddi::faulty(text), None)
+    })?;
     match signer {
         Some(signer) => {
-            let signer = match app.config.access.read {
-                Read::Open => signer.with_open_reading(),
-                Read::Token => signer,
-            };
             parts.extensions.insert(signer);
         }
         None if is_signed && mode == SignatureMode::Required => {
-            let detail = "no account has the certificate that signed the message (hint: chappe account add NAME \
-                          --certificate SUBJECT)";
-            let error = Error::new(ErrorCode::UnknownUser, detail);
+            let error = Error::new(ErrorCode::UnknownUser, signatures::NO_ACCOUNT);
             return Err((uddi::failed(app, &error), relates_to));
         }
         None => {}

@@ -20,7 +20,7 @@ use super::problem::Problem;
 use super::shapes::SparqlResults;
 use crate::accounts::{Caller, OPERATOR};
 use crate::permits::RequestKind;
-use crate::registrar::NODE_OWNER;
+use crate::registrar::{ALL_NODES, NODE_OWNER};
 use crate::shared::App;
 
 /// A SPARQL query with the choices of its request. Other parameters are ignored.
@@ -156,7 +156,7 @@ impl Form {
 
 /// The owners whose ontologies are followed for a caller: what a stranger states changes no answer.
 pub(super) fn ontology_authors(caller: &Caller) -> Vec<String> {
-    [NODE_OWNER, OPERATOR, caller.name()]
+    [NODE_OWNER, ALL_NODES, OPERATOR, caller.name()]
         .map(str::to_owned)
         .into()
 }

@@ -155,17 +155,7 @@ pub(super) async fn add(
     {
         return Err(unknown_kind(kind));
     }
-    let is_one = About {
-        key: None,
-        query: None,
-        ..about.clone()
-    } == About::default();
-    let is_exclusive = match (&about.key, &about.query) {
-        (None, None) => true,
-        (Some(_), Some(_)) => false,
-        _ => is_one,
-    };
-    if !is_exclusive {
+    if !about.is_one() {
         return Err(invalid(
             "key, query and criteria of a search exclude each other".to_owned(),
         ));

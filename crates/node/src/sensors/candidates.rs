@@ -182,7 +182,8 @@ fn streams_by_sparql(app: &App, sparql: &str, by: &[String]) -> Result<HashSet<S
         ..SparqlLimits::default()
     };
     // A stranger's triples bind no sensor that does not name that author.
-    let mut authors = vec![NODE_OWNER.to_owned()];
+    let own = app.registrar.node_owner();
+    let mut authors = vec![NODE_OWNER.to_owned(), own.to_owned()];
     authors.extend(by.iter().cloned());
     let answer = app
         .registry

@@ -48,6 +48,20 @@ pub(crate) struct About {
 }
 
 impl About {
+    /// Whether it names only one of these: an entity, a query, or criteria of a search.
+    pub(crate) fn is_one(&self) -> bool {
+        let criteria = Self {
+            key: None,
+            query: None,
+            ..self.clone()
+        };
+        match (&self.key, &self.query) {
+            (None, None) => true,
+            (Some(_), Some(_)) => false,
+            _ => criteria == Self::default(),
+        }
+    }
+
     pub(crate) fn subject(&self) -> WatchSubject {
         match (&self.key, &self.query) {
             (Some(key), _) => WatchSubject::Entity(key.clone()),

@@ -4,6 +4,7 @@
 //! that the node has found are things too: their entities are of the kind `device`, and their Thing
 //! Descriptions are made when they are read ([`device`]).
 
+mod announce;
 pub(crate) mod device;
 mod expiry;
 
@@ -17,6 +18,7 @@ use crate::accounts::{Caller, View};
 use crate::config::{Config, Read};
 use crate::shared::App;
 
+pub(crate) use announce::announce;
 pub(crate) use expiry::watch;
 
 /// Remembered patches, and their bytes; reason: clients that follow changes with `diff` reconnect within

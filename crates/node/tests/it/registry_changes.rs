@@ -182,7 +182,7 @@ fn a_subscription_ends_with_the_account_and_an_account_has_its_share_of_them() {
 }
 
 /// An HTTP server that accepts messages and hands them over.
-async fn receiver() -> (String, tokio::sync::mpsc::Receiver<String>) {
+pub(crate) async fn receiver() -> (String, tokio::sync::mpsc::Receiver<String>) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}/sink", listener.local_addr().unwrap());
@@ -224,7 +224,7 @@ fn message_length(text: &str) -> Option<usize> {
 
 const EVENTING: &str = "http://schemas.xmlsoap.org/ws/2004/08/eventing";
 
-fn envelope(action: &str, to: &str, body: &str) -> String {
+pub(crate) fn envelope(action: &str, to: &str, body: &str) -> String {
     format!(
         "<s:Envelope xmlns:s='http://www.w3.org/2003/05/soap-envelope' \
          xmlns:a='http://www.w3.org/2005/08/addressing' xmlns:e='{EVENTING}'><s:Header>\
@@ -239,12 +239,65 @@ async fn soap(operated: &Operated, path: &str, action: &str, body: &str) -> crat
     crate::common::send(&operated.node, "POST", path, &fields, text.as_bytes()).await
 }
 
-fn subscribe(notify_to: &str, end_to: &str) -> String {
+pub(crate) fn subscribe(notify_to: &str, end_to: &str) -> String {
     format!(
         "<e:Subscribe><e:EndTo><a:Address>{end_to}</a:Address></e:EndTo><e:Delivery>\
          <e:NotifyTo><a:Address>{notify_to}</a:Address></e:NotifyTo></e:Delivery>\
          <e:Expires>PT10M</e:Expires></e:Subscribe>"
     )
+}
+
+/// The path of the subscription manager in an answer to Subscribe.
+pub(crate) fn manager(answer: &str) -> String {
+    let (_, rest) = answer.split_once("/registry/subscriptions/").unwrap();
+    format!(
+        "/registry/subscriptions/{}",
+        rest.split('<').next().unwrap()
+    )
+}
+
+#[test]
+fn a_subscription_by_ws_eventing_outlives_the_node() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(directory.path());
+    config.discovery.contact = vec!["127.0.0.1/32".into()];
+    block(async {
+        let operated = Operated::start(&config, None).await;
+        let source = "/registry/events?prefix=pump";
+        let (sink, mut messages) = receiver().await;
+        let mut managers = Vec::new();
+        for _ in 0..2 {
+            let answer = soap(&operated, source, "Subscribe", &subscribe(&sink, &sink)).await;
+            assert_eq!(answer.status, 200, "{}", answer.body);
+            managers.push(manager(&answer.body));
+        }
+        publish(&operated, 1, "Pump one", 1).await;
+        for _ in 0..2 {
+            assert!(messages.recv().await.unwrap().contains("urn:x:1"));
+        }
+        let ended = soap(&operated, &managers[0], "Unsubscribe", "<e:Unsubscribe/>").await;
+        assert_eq!(ended.status, 200, "{}", ended.body);
+        let token = operated.token.clone();
+        operated.node.shutdown().await.unwrap();
+        let operated = Operated::start(&config, Some(token.clone())).await;
+        let status = soap(&operated, &managers[1], "GetStatus", "<e:GetStatus/>").await;
+        assert!(status.body.contains("Expires"), "{}", status.body);
+        let gone = soap(&operated, &managers[0], "GetStatus", "<e:GetStatus/>").await;
+        assert_eq!(gone.status, 400, "{}", gone.body);
+        publish(&operated, 2, "Pump two", 1).await;
+        let message = messages.recv().await.unwrap();
+        assert!(
+            message.contains("urn:x:2"),
+            "not the end, and nothing twice: {message}"
+        );
+        operated.node.shutdown().await.unwrap();
+        // Who may not read any more hears nothing.
+        config.access.read = chappe_node::config::Read::Token;
+        let operated = Operated::start(&config, Some(token)).await;
+        let gone = soap(&operated, &managers[1], "GetStatus", "<e:GetStatus/>").await;
+        assert_eq!(gone.status, 404, "{}", gone.body);
+        operated.node.shutdown().await.unwrap();
+    });
 }
 
 #[test]
@@ -259,11 +312,7 @@ fn a_program_subscribes_by_ws_eventing() {
         let answer = soap(&operated, source, "Subscribe", &subscribe(&sink, &sink)).await;
         assert_eq!(answer.status, 200, "{}", answer.body);
         assert!(answer.body.contains("SubscribeResponse"), "{}", answer.body);
-        let (_, rest) = answer.body.split_once("/registry/subscriptions/").unwrap();
-        let manager = format!(
-            "/registry/subscriptions/{}",
-            rest.split('<').next().unwrap()
-        );
+        let manager = manager(&answer.body);
         // An address that the policy refuses.
         let elsewhere = subscribe("http://192.0.2.1/sink", &sink);
         let refused = soap(&operated, source, "Subscribe", &elsewhere).await;

@@ -10,6 +10,7 @@ use ring::rand::SystemRandom;
 use serde_json::json;
 
 use crate::common::{Answer, Operated, block, config, send};
+use crate::registry_changes::{envelope as soap_1_2, manager, receiver, subscribe};
 use chappe_transport::signatures::SignatureFiles;
 
 const INQUIRY: &str = "/uddi/inquiry";
@@ -48,12 +49,16 @@ fn save(name: &str) -> String {
 }
 
 fn signed(by: &str, inner: &str, unix_s: u64) -> String {
+    signed_document(by, &envelope(inner), unix_s)
+}
+
+fn signed_document(by: &str, document: &str, unix_s: u64) -> String {
     let random = SystemRandom::new();
     let key = SigningKey::from_pem(&file(&format!("{by}.key")), &random).unwrap();
     let chain = file(&format!("{by}.pem")) + &file("intermediate.pem");
     let certificates = Certificate::from_pem(&chain).unwrap();
     let signer = Signer::new(key, certificates).unwrap();
-    let envelope = Element::parse_within(envelope(inner).as_bytes(), Limits::default()).unwrap();
+    let envelope = Element::parse_within(document.as_bytes(), Limits::default()).unwrap();
     signer.sign(&envelope, unix_s, &random).unwrap()
 }
 
@@ -91,16 +96,14 @@ impl Operated {
 
 /// The text of an answer whose signature is valid.
 fn verified(answer: &Answer) -> String {
+    verified_document(&answer.body)
+}
+
+fn verified_document(document: &str) -> String {
     let trust = TrustStore::from_pem(&file("root.pem")).unwrap();
     let (policy, mut replays) = (Policy::default(), ReplayCache::empty());
-    let received = verify(
-        answer.body.as_bytes(),
-        &policy,
-        &trust,
-        &mut replays,
-        unix_s(),
-    );
-    let received = received.unwrap_or_else(|error| panic!("{error}: {}", answer.body));
+    let received = verify(document.as_bytes(), &policy, &trust, &mut replays, unix_s());
+    let received = received.unwrap_or_else(|error| panic!("{error}: {document}"));
     assert_eq!(
         received.certificate.subject().to_string(),
         "O=Ward 3,CN=rsa"
@@ -225,6 +228,55 @@ fn what_was_not_signed_has_no_effect() {
             .told(INQUIRY, &signed("rsa", &find("%"), unix_s()))
             .await;
         assert!(verified(&unknown).contains("E_unknownUser"), "{unknown:?}");
+        world.node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn subscriptions_to_the_registry_and_their_events_are_signed() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let mut config = with_signatures(directory.path(), SignatureMode::Required);
+        config.signatures.subscriptions = SignatureMode::Required;
+        config.discovery.contact = vec!["127.0.0.1/32".into()];
+        let world = Operated::start(&config, None).await;
+        world.signer("ada", "O=Ward 3,CN=p256", &["read"]).await;
+        let source = "/registry/events?prefix=pump";
+        let (sink, mut messages) = receiver().await;
+        let tell = async |path: &str, message: &str| {
+            let fields = [("Content-Type", "application/soap+xml")];
+            send(&world.node, "POST", path, &fields, message.as_bytes()).await
+        };
+        let request = soap_1_2("Subscribe", source, &subscribe(&sink, &sink));
+        let unsigned = tell(source, &request).await;
+        assert_eq!(unsigned.status, 400, "{unsigned:?}");
+        assert!(
+            verified(&unsigned).contains("FailedAuthentication"),
+            "{unsigned:?}"
+        );
+        let stranger = tell(source, &signed_document("rsa", &request, unix_s())).await;
+        assert!(verified(&stranger).contains("no account"), "{stranger:?}");
+        let message = signed_document("p256", &request, unix_s());
+        let answer = tell(source, &message).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let answer = verified(&answer);
+        assert!(answer.contains("SubscribeResponse"), "{answer}");
+        assert_eq!(
+            tell(source, &message).await.status,
+            400,
+            "a message counts once"
+        );
+        let entity = json!({"key": "urn:x:1", "name": "Pump one"});
+        let published = world.change("POST", "/api/v1/entities", &entity).await;
+        assert_eq!(published.status, 201, "{published:?}");
+        let event = messages.recv().await.unwrap();
+        let (_, event) = event.split_once("\r\n\r\n").unwrap();
+        assert!(verified_document(event).contains("urn:x:1"), "{event}");
+        let manager = manager(&answer);
+        let renewal = soap_1_2("GetStatus", &manager, "<e:GetStatus/>");
+        assert_eq!(tell(&manager, &renewal).await.status, 400);
+        let status = tell(&manager, &signed_document("p256", &renewal, unix_s())).await;
+        assert!(verified(&status).contains("Expires"), "{status:?}");
         world.node.shutdown().await.unwrap();
     });
 }

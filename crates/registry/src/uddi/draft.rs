@@ -21,6 +21,7 @@ use super::value::{
     BindingTemplate, BusinessEntity, BusinessService, KeyedReference, PublisherAssertion, TModel,
 };
 use super::{decode, encode};
+use crate::access::Access;
 use crate::dictionary::Id;
 use crate::entity::Entity;
 use crate::record::Step;
@@ -57,6 +58,24 @@ pub(crate) struct Draft<'a> {
     by_parent: HashMap<String, BTreeSet<String>>,
     /// The last position that was given to a child of each parent.
     last_positions: HashMap<String, u32>,
+}
+
+/// The steps that remove a business or a service with what is below it; `None` for any other entity.
+pub(crate) fn removal(state: &State, principal: &Principal, entity: &Entity) -> Option<Vec<Step>> {
+    let unused = Stamp {
+        owner: String::new(),
+        access: Access::Owner,
+        modified: String::new(),
+    };
+    let mut draft = Draft::new(state, principal, unused, None);
+    if decode::business(entity).is_some() {
+        draft.remove_business(BusinessKey::from_iri(&entity.key)?);
+    } else if decode::service(entity).is_some() {
+        draft.remove_service(ServiceKey::from_iri(&entity.key)?);
+    } else {
+        return None;
+    }
+    Some(draft.into_steps())
 }
 
 impl<'a> Draft<'a> {

@@ -43,6 +43,7 @@ use chappe_identity::Principal;
 use crate::entity::EntityKind;
 use crate::feed::{Item, Seen, Subscription};
 use crate::limits::{Interrupt, SparqlError, SparqlLimits};
+use crate::partition::fold;
 use crate::registry::Registry;
 use crate::results::SparqlAnswer;
 use crate::search::Search;
@@ -178,6 +179,8 @@ pub struct Watch {
     feed: Subscription,
     /// Hashes of the keys that the subscriber has; `None` if they are too many or unknown.
     known: Option<HashSet<u64>>,
+    /// Whether it resumed, and the keys are still unknown.
+    has_resumed: bool,
     listing: Option<Listing>,
     queue: VecDeque<WatchItem>,
     query: Option<Query>,
@@ -238,6 +241,7 @@ impl Registry {
             principal: principal.clone(),
             feed: self.subscribe(from.saturating_add(1), principal.clone()),
             known: None,
+            has_resumed: matches!(start, WatchStart::After(_)) && query.is_none(),
             listing: None,
             queue: VecDeque::new(),
             subject,
@@ -339,7 +343,10 @@ impl Watch {
                 Poll::Pending if self.query.as_ref().is_some_and(|query| query.is_due) => {
                     return Poll::Ready(WatchStep::Evaluate);
                 }
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    self.learn_keys();
+                    return Poll::Pending;
+                }
             }
         }
     }
@@ -511,6 +518,28 @@ impl Watch {
         is_known.then(|| keys.iter().map(hash_of).collect())
     }
 
+    /// Once a subscriber that resumed has all changes, it has what matches now. A change that comes meanwhile is read
+    /// first.
+    fn learn_keys(&mut self) {
+        let position = self.feed.read_through();
+        if !self.has_resumed || self.registry.revision() != position {
+            return;
+        }
+        let keys = self.present_keys();
+        if self.registry.revision() == position {
+            (self.known, self.has_resumed) = (keys, false);
+        }
+    }
+
+    /// Whether an entity of this name may have matched.
+    fn may_match(&self, name: &str) -> bool {
+        let prefix = match &self.subject {
+            WatchSubject::Search(search) => search.name_prefix.as_deref(),
+            _ => None,
+        };
+        prefix.is_none_or(|prefix| fold(name).starts_with(&fold(prefix)))
+    }
+
     /// Says what a change means for the subscriber.
     fn see(&mut self, seen: Seen) {
         let state = self.registry.snapshot();
@@ -531,11 +560,13 @@ impl Watch {
         };
         // Later changes may have followed: what counts is what the subscriber may see now.
         let now = is_match.then(|| self.registry.get(&seen.key, &self.principal));
+        let name_before = seen.name_before.as_deref();
+        let matched_before = name_before.is_some_and(|name| self.may_match(name));
         let event = match now.flatten() {
             Some(entity) => {
                 let is_new = match &self.known {
                     Some(known) => !known.contains(&hash_of(&entity.key)),
-                    None => seen.name_before.is_none(),
+                    None => !matched_before,
                 };
                 remember(&mut self.known, &entity.key);
                 let (key, kind, name) = (entity.key, entity.kind, entity.name);
@@ -547,7 +578,7 @@ impl Watch {
             None => {
                 let had = match &mut self.known {
                     Some(known) => known.remove(&hash_of(&seen.key)),
-                    None => seen.name_before.is_some(),
+                    None => matched_before,
                 };
                 if !had {
                     return;

@@ -218,6 +218,47 @@ fn a_subscriber_resumes_after_a_restart_and_gets_the_whole_state_if_it_was_away_
     );
 }
 
+/// A subscriber that resumes hears of what comes to match, and of nothing that never did.
+#[test]
+fn a_subscriber_that_resumed_knows_what_it_has() {
+    let registry = Registry::open(MemoryJournal::new()).unwrap();
+    let anyone = Principal::Anonymous;
+    for (number, name) in [(1, "pump one"), (2, "other"), (3, "other"), (4, "other")] {
+        put(&registry, device(number, name));
+    }
+    let mark = Mark::at(registry.revision());
+    put(&registry, device(2, "Pump two"));
+    remove(&registry, 3);
+    let mut watch = registry
+        .watch(named("pump"), WatchStart::After(mark), &anyone)
+        .unwrap();
+    assert_eq!(short(&events(&mut watch, &anyone)), ["+urn:x:2 Pump two"]);
+    put(&registry, device(4, "pump four"));
+    put(&registry, device(1, "pump 1"));
+    remove(&registry, 2);
+    assert_eq!(
+        short(&events(&mut watch, &anyone)),
+        ["+urn:x:4 pump four", "~urn:x:1 pump 1", "-urn:x:2 Pump two"]
+    );
+    // By another criterion than the name.
+    let typed = |types: &[&str]| Entity {
+        types: types.iter().map(|one| (*one).to_owned()).collect(),
+        ..device(5, "five")
+    };
+    put(&registry, typed(&[]));
+    let subject = WatchSubject::Search(Box::new(Search {
+        entity_type: Some("{urn:t}T".into()),
+        ..Search::default()
+    }));
+    let mark = Mark::at(registry.revision());
+    let mut watch = registry
+        .watch(subject, WatchStart::After(mark), &anyone)
+        .unwrap();
+    assert_eq!(short(&events(&mut watch, &anyone)), Vec::<String>::new());
+    put(&registry, typed(&["{urn:t}T"]));
+    assert_eq!(short(&events(&mut watch, &anyone)), ["+urn:x:5 five"]);
+}
+
 /// A snapshot is written while an entity is removed, before its turn: after a restart the removal is not
 /// among the changes that can be followed, and must not look as if nothing had happened.
 #[test]

@@ -158,6 +158,18 @@ impl EventSource {
         self.dropped.get(&reason).copied().unwrap_or_default()
     }
 
+    /// Notifications that wait for their delivery, summed over the sinks.
+    #[must_use]
+    pub fn undelivered(&self) -> usize {
+        self.subscriptions.values().map(|one| one.queue.len()).sum()
+    }
+
+    /// What is left of a subscription's lease at this time.
+    #[must_use]
+    pub fn lease_left(&self, id: SubscriptionId, now: Instant) -> Option<Duration> {
+        self.subscriptions.get(&id).map(|known| known.rest(now))
+    }
+
     /// Delivered notifications.
     #[must_use]
     pub fn delivered(&self) -> u64 {
@@ -240,6 +252,11 @@ impl EventSource {
                     });
                 }
             }
+            SourceCommand::Restore {
+                subscription,
+                request,
+                lease,
+            } => self.restore(subscription, &request, lease),
             SourceCommand::Shutdown => {
                 self.closing = true;
                 let ids: Vec<_> = self.subscriptions.keys().copied().collect();

@@ -96,6 +96,24 @@ impl EventSource {
     }
 
     fn subscribe(&mut self, request: &Request) -> Result<Envelope, Rejected> {
+        let response = self.admit(request, None)?;
+        let body = response.to_element(request.envelope.addressing.version);
+        Ok(self.answer(request, action::SUBSCRIBE_RESPONSE, Some(body)))
+    }
+
+    /// Admits a subscription of an earlier run. What is refused now is reported.
+    pub(super) fn restore(&mut self, id: SubscriptionId, request: &Request, lease: Duration) {
+        if let Err(rejected) = self.admit(request, Some((id, lease))) {
+            self.refuse(request.peer, rejected.reason, rejected.detail);
+        }
+    }
+
+    /// Admits a subscription, one of an earlier run with the identifier and the lease that it has.
+    fn admit(
+        &mut self,
+        request: &Request,
+        restored: Option<(SubscriptionId, Duration)>,
+    ) -> Result<SubscribeResponse, Rejected> {
         let version = request.envelope.addressing.version;
         self.check_capacity(request)?;
         let requested = Subscribe::from_element(version, body_of(&request.envelope)?)?;
@@ -119,8 +137,11 @@ impl EventSource {
                 Rejected::new(SourceRefusal::Address, fault)
             })?;
         }
-        let (expires_at, expires) = self.grant(requested.expires)?;
-        let id = SubscriptionId(self.ids.next());
+        let (id, lease) = match restored {
+            None => (SubscriptionId(self.ids.next()), requested.expires),
+            Some((id, lease)) => (id, Some(Expiration::After(lease))),
+        };
+        let (expires_at, expires) = self.grant(lease)?;
         let manager = self.manager_reference(&request.base, id);
         let offer = self.tree_for(request, &requested.tree, id);
         let response = SubscribeResponse {
@@ -153,8 +174,7 @@ impl EventSource {
         if let (Some(on_tree), Some(action)) = (on_tree, actions.into_iter().next()) {
             self.prove_address(action, on_tree.sink.peer);
         }
-        let body = response.to_element(version);
-        Ok(self.answer(request, action::SUBSCRIBE_RESPONSE, Some(body)))
+        Ok(response)
     }
 
     /// Checks the limits of subscriptions.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use chappe_soap::Envelope;
 use chappe_xml::{Element, Str};
@@ -14,12 +15,15 @@ use crate::eventing::{EndStatus, Token, TreePeer, TreeSink};
 pub struct SubscriptionId(pub(super) u128);
 
 impl SubscriptionId {
-    /// The form in paths: 32 hexadecimal digits.
-    pub(super) fn path(self) -> String {
+    /// The form in paths: 32 hexadecimal digits. It permits Renew and Unsubscribe, so it is confidential.
+    #[must_use]
+    pub fn path(self) -> String {
         format!("{:032x}", self.0)
     }
 
-    pub(super) fn from_path(text: &str) -> Option<Self> {
+    /// Reads the form in paths.
+    #[must_use]
+    pub fn from_path(text: &str) -> Option<Self> {
         let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         digits
             .then(|| u128::from_str_radix(text, 16).ok().map(Self))
@@ -117,6 +121,15 @@ pub enum SourceCommand {
     },
     /// End all subscriptions and accept no new ones.
     Shutdown,
+    /// Go on with a subscription of an earlier run, which is reported like a new one.
+    Restore {
+        /// The identifier that it has.
+        subscription: SubscriptionId,
+        /// The Subscribe that it was made by. It gets no response.
+        request: Box<Request>,
+        /// What is left of its lease.
+        lease: Duration,
+    },
 }
 
 /// An output of the source.

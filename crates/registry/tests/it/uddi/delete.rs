@@ -1,6 +1,7 @@
 //! UDDI 2.04 API specification: delete_binding, delete_business, delete_service.
 
-use chappe_registry::uddi::{BusinessKey, BusinessService, ErrorCode, PublisherAssertion};
+use chappe_registry::Principal;
+use chappe_registry::uddi::{BusinessKey, BusinessService, ErrorCode, Key, PublisherAssertion};
 
 use super::{Desk, binding, code, reference, service};
 
@@ -71,6 +72,31 @@ fn a_business_leaves_nothing() {
     // The tModel and the other business are left.
     assert_eq!(desk.registry.statistics().entities, 2);
     assert!(desk.ask("bob", |bob| bob.publisher_assertions()).is_empty());
+}
+
+/// An entity that is removed by its key takes along what delete_business and delete_service would.
+#[test]
+fn a_removed_entity_leaves_nothing_below_it() {
+    let mut desk = Desk::new();
+    let ward = desk.business("ada", "Ward 3");
+    let keys = ["Pulse", "Heat"].map(|name| {
+        let full = BusinessService {
+            bindings: vec![binding(None, &[]), binding(None, &[])],
+            ..service(ward, name)
+        };
+        desk.save_service("ada", full).unwrap().key.unwrap()
+    });
+    assert_eq!(desk.registry.statistics().entities, 7);
+    let remove = |key: String, by: &str| {
+        let by = Principal::Named(by.into());
+        let removed = desk.registry.remove_as(&by, &key);
+        removed.map(|publication| publication.unwrap().wait().unwrap())
+    };
+    assert!(remove(keys[0].iri(), "eve").is_err());
+    remove(keys[0].iri(), "ada").unwrap();
+    assert_eq!(desk.registry.statistics().entities, 4);
+    remove(ward.iri(), "ada").unwrap();
+    assert_eq!(desk.registry.statistics().entities, 0);
 }
 
 /// E_invalidKeyPassed and E_userMismatch; nothing of a request with an error is done.
