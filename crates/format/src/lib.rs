@@ -21,6 +21,7 @@ mod fault;
 mod format;
 mod json;
 mod limits;
+pub mod line_protocol;
 mod pattern;
 mod template;
 mod time;

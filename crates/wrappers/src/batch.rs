@@ -121,6 +121,12 @@ pub struct Batch {
     pub lost: Vec<Lost>,
     /// How far the peer was read, this batch included.
     pub mark: Mark,
+    /// Whether the mark is of this run only, because the peer repeats what was not acknowledged: it is not stored.
+    /// Such a batch is not stored as a whole if the node ends, and of those beyond the share of its sender only the
+    /// elements of new streams are refused.
+    pub has_volatile_mark: bool,
+    /// Whether an element that its stream already has, with the same time, key and values, is not stored again.
+    pub drops_repeats: bool,
     /// The account that sent it to the node, if a client did: its share counts the elements.
     pub sender: Option<Sender>,
 }
@@ -154,6 +160,8 @@ impl Batch {
         self.undecodable.extend(other.undecodable);
         self.lost.extend(other.lost);
         self.mark = other.mark;
+        self.has_volatile_mark |= other.has_volatile_mark;
+        self.drops_repeats |= other.drops_repeats;
         self.sender = other.sender;
     }
 

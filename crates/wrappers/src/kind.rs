@@ -70,10 +70,32 @@ pub struct WrapperOpening<'a> {
 pub struct Inbound {
     /// The message.
     pub body: Vec<u8>,
+    /// How it is to be read.
+    pub form: Form,
     /// The account that sent it.
     pub sender: Sender,
     /// Answers the client; dropping it tells the client to send the message again.
     pub reply: oneshot::Sender<Result<Receipt, ShareExceeded>>,
+}
+
+/// How a message of a client is to be read, as its request tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Form {
+    /// As the wrapper's file says.
+    #[default]
+    Plain,
+    /// Points of the line protocol.
+    LineProtocol {
+        /// Nanoseconds of the unit of its times.
+        unit_ns: i64,
+        /// Whether it is compressed.
+        is_gzip: bool,
+    },
+    /// A request of Prometheus remote write, compressed with snappy.
+    RemoteWrite {
+        /// Whether it is of version 2.0.
+        is_version_2: bool,
+    },
 }
 
 /// A message was not stored, because it needs more new streams than the share of its sender has left.
@@ -84,14 +106,19 @@ pub struct ShareExceeded {
 }
 
 /// What became of a message that is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Receipt {
     /// The elements that it became.
     pub elements: u64,
-    /// 1 if it could not be decoded, or not all of it, and became a dead letter.
+    /// 1 if it could not be decoded, or not all of it, and became a dead letter; of a [`Form`] with points, the
+    /// number of points that could not.
     pub undecodable: u64,
     /// Elements that do not fit their streams and became dead letters.
     pub refused: u64,
+    /// Why the first one was not stored, where the kind tells.
+    pub reason: Option<String>,
+    /// Whether it was refused because of its size.
+    pub is_too_large: bool,
 }
 
 /// A kind of exporter.
@@ -166,6 +193,10 @@ pub fn wrapper_kinds() -> &'static [WrapperKind] {
         kinds::http::WEBHOOK,
         kinds::lines::TCP,
         kinds::lines::UDP,
+        #[cfg(feature = "line-protocol")]
+        kinds::influxdb::WRAPPER,
+        #[cfg(feature = "remote-write")]
+        kinds::remote_write::WRAPPER,
         #[cfg(feature = "mqtt")]
         kinds::mqtt::WRAPPER,
         #[cfg(feature = "dds")]
@@ -180,6 +211,8 @@ pub fn exporter_kinds() -> &'static [ExporterKind] {
         kinds::file::EXPORTER,
         kinds::http::PUSH,
         kinds::program::EXPORTER,
+        #[cfg(feature = "line-protocol")]
+        kinds::influxdb::EXPORTER,
         #[cfg(feature = "mqtt")]
         kinds::mqtt::EXPORTER,
         kinds::dpws::EXPORTER,
@@ -189,6 +222,17 @@ pub fn exporter_kinds() -> &'static [ExporterKind] {
         #[cfg(feature = "dds")]
         kinds::dds::EXPORTER,
     ]
+}
+
+/// The databases and buckets that a wrapper of kind `influxdb` names; none of another kind.
+#[must_use]
+pub fn databases(file: &WrapperFile) -> Vec<String> {
+    #[cfg(feature = "line-protocol")]
+    if file.keys.kind == kinds::influxdb::WRAPPER.name {
+        return kinds::influxdb::databases(file);
+    }
+    let _ = file;
+    Vec::new()
 }
 
 impl WrapperFile {

@@ -35,8 +35,8 @@ pub use descriptor::{
 pub use exporter::{Delivered, Exporter, Partial, Refused, Written};
 pub use inputs::{INPUT_BYTES_MAX, Inputs};
 pub use kind::{
-    Browse, Condition, Delivery, ExporterKind, ExporterOpening, Inbound, Receipt, ShareExceeded,
-    WrapperKind, WrapperOpening, exporter_kinds, wrapper_kinds,
+    Browse, Condition, Delivery, ExporterKind, ExporterOpening, Form, Inbound, Receipt,
+    ShareExceeded, WrapperKind, WrapperOpening, databases, exporter_kinds, wrapper_kinds,
 };
 pub use kinds::program::{ProgramCheck, check_program};
 pub use node::{NodeParts, StreamNow};

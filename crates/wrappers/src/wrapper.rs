@@ -137,6 +137,12 @@ pub trait Wrapper: Send {
         let _ = (mark, elements);
     }
 
+    /// Like [`Wrapper::refused`], with the reason of the first one.
+    fn refused_because(&mut self, mark: &Mark, elements: u64, reason: &str) {
+        let _ = reason;
+        self.refused(mark, elements);
+    }
+
     /// The batch with this mark is not stored: its new streams exceed the share of its sender.
     fn exceeded(&mut self, mark: &Mark, exceeded: ShareExceeded) {
         let _ = (mark, exceeded);

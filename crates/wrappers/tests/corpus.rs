@@ -1,10 +1,14 @@
-//! Goal: every test run checks the properties of the fuzz target.
-//! Method: replays `fuzz/corpus/program_lines` and changes of it through the target's check.
+//! Goal: every test run checks the properties of the fuzz targets.
+//! Method: replays `fuzz/corpus/program_lines` and `fuzz/corpus/ingest`, and changes of them, through the targets'
+//! checks.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
 mod bounds;
 #[path = "../../../fuzz/checks/corpus.rs"]
 mod corpus;
+#[cfg(all(feature = "line-protocol", feature = "remote-write"))]
+#[path = "../../../fuzz/checks/ingest.rs"]
+mod ingest;
 #[path = "../../../fuzz/checks/program_lines.rs"]
 mod program_lines;
 
@@ -19,6 +23,20 @@ fn the_corpus_holds() {
             changed[at] ^= 1 << (at % 8);
             program_lines::check(&changed);
             program_lines::check(&input[..at]);
+        }
+    });
+}
+
+#[cfg(all(feature = "line-protocol", feature = "remote-write"))]
+#[test]
+fn messages_of_agents_hold() {
+    corpus::replay("ingest", 5, |input| {
+        ingest::check(input);
+        for at in 0..input.len().min(400) {
+            let mut changed = input.to_vec();
+            changed[at] ^= 1 << (at % 8);
+            ingest::check(&changed);
+            ingest::check(&input[..at]);
         }
     });
 }

@@ -12,7 +12,8 @@ use chappe_stream::Timestamp;
 use super::{Names, lines};
 use crate::config::{LineProtocolConfig, Precision};
 use crate::decoder::{Record, Sink, limit};
-use crate::fault::{Fault, Location, Reason, shown};
+use crate::fault::{Fault, Location, Reason};
+use crate::line_protocol::{FieldValue, Line, LineError, unescaped};
 use crate::value::Raw;
 
 /// Most tags, and most fields, of a line; reason: they are held, and looked through for each path.
@@ -66,60 +67,26 @@ impl LineProtocolFormat {
     }
 
     fn point<'t>(&'t self, text: &'t str) -> Result<Point<'t>, Reason> {
-        let (measurement, mut rest) = token(text, b", ");
-        if measurement.is_empty() {
-            return Err(Reason::syntax("the measurement is missing"));
+        let syntax = |error: LineError| Reason::Syntax(error.to_string());
+        let line = Line::parse(text).map_err(syntax)?;
+        let (measurement, tags) = line.tags().map_err(syntax)?;
+        if tags.len() > PAIRS_MAX {
+            return Err(limit("tags", PAIRS_MAX as u64));
         }
-        let mut tags = Vec::new();
-        while let Some(inner) = rest.strip_prefix(',') {
-            let (key, after) = token(inner, b"=, ");
-            let Some(value) = after.strip_prefix('=').filter(|_| !key.is_empty()) else {
-                return Err(Reason::Syntax(format!(
-                    "the tag {:?} has no value",
-                    shown(inner)
-                )));
-            };
-            let (value, after) = token(value, b", ");
-            if value.is_empty() || tags.len() == PAIRS_MAX {
-                return Err(match value.is_empty() {
-                    true => Reason::Syntax(format!("the tag {key:?} has no value")),
-                    false => limit("tags", PAIRS_MAX as u64),
-                });
-            }
-            tags.push((key, value));
-            rest = after;
-        }
-        rest = rest.trim_start_matches(' ');
         let mut fields = Vec::new();
-        loop {
-            let (key, after) = token(rest, b"=, ");
-            let Some(value) = after.strip_prefix('=').filter(|_| !key.is_empty()) else {
-                return Err(Reason::syntax("a field `key=value` is missing"));
-            };
-            let (value, after) = field_value(value)?;
+        for field in line.fields() {
+            let (key, value) = field.map_err(syntax)?;
             if fields.len() == PAIRS_MAX {
                 return Err(limit("fields", PAIRS_MAX as u64));
             }
-            fields.push((key, value));
-            match after.strip_prefix(',') {
-                Some(after) => rest = after,
-                None => {
-                    rest = after;
-                    break;
-                }
-            }
+            fields.push((unescaped(key), raw(value)));
         }
-        let time = rest.trim();
-        let time = match time {
-            "" => None,
-            _ => {
-                let number = time.parse::<i64>().ok();
-                let nanoseconds = number.and_then(|number| number.checked_mul(self.unit));
-                Some(nanoseconds.ok_or_else(|| Reason::Time {
-                    found: shown(time),
-                    wanted: "a whole number since 1970".to_owned(),
-                })?)
-            }
+        let time = match line.time {
+            None => None,
+            Some(time) => Some(time.checked_mul(self.unit).ok_or_else(|| Reason::Time {
+                found: time.to_string(),
+                wanted: "a time from the year 1678 to 2262".to_owned(),
+            })?),
         };
         Ok(Point {
             format: self,
@@ -131,84 +98,14 @@ impl LineProtocolFormat {
     }
 }
 
-/// The text up to one of the `ends`, with escapes resolved, and the rest from there. A backslash escapes a comma,
-/// an equals sign or a blank; before another character, also a backslash, it is itself.
-fn token<'t>(text: &'t str, ends: &[u8]) -> (Cow<'t, str>, &'t str) {
-    let bytes = text.as_bytes();
-    let mut at = 0;
-    let mut has_escape = false;
-    while let Some(byte) = bytes.get(at) {
-        let is_escape = *byte == b'\\' && matches!(bytes.get(at + 1), Some(b',' | b'=' | b' '));
-        if is_escape {
-            has_escape = true;
-            at += 2;
-        } else if ends.contains(byte) {
-            break;
-        } else {
-            at += 1;
-        }
+fn raw(value: FieldValue<'_>) -> Raw<'_> {
+    match value {
+        FieldValue::Boolean(flag) => Raw::Boolean(flag),
+        FieldValue::Integer(number) => Raw::Integer(number),
+        FieldValue::Unsigned(number) => Raw::Unsigned(number),
+        FieldValue::Double(number) => Raw::Double(number),
+        FieldValue::Text(text) => Raw::Text(text),
     }
-    let (token, rest) = text.split_at(at);
-    if !has_escape {
-        return (Cow::Borrowed(token), rest);
-    }
-    let mut plain = String::with_capacity(token.len());
-    let mut chars = token.chars().peekable();
-    while let Some(c) = chars.next() {
-        let next = chars.next_if(|next| c == '\\' && matches!(next, ',' | '=' | ' '));
-        plain.push(next.unwrap_or(c));
-    }
-    (Cow::Owned(plain), rest)
-}
-
-fn field_value(text: &str) -> Result<(Raw<'_>, &str), Reason> {
-    if let Some(inner) = text.strip_prefix('"') {
-        return string(inner);
-    }
-    let end = text.find([',', ' ']).unwrap_or(text.len());
-    let (value, rest) = text.split_at(end);
-    let wrong = || Reason::Syntax(format!("{:?} is no value of a field", shown(value)));
-    let raw = match value {
-        "t" | "T" | "true" | "True" | "TRUE" => Raw::Boolean(true),
-        "f" | "F" | "false" | "False" | "FALSE" => Raw::Boolean(false),
-        _ => match (value.strip_suffix('i'), value.strip_suffix('u')) {
-            (Some(number), _) => Raw::Integer(number.parse().map_err(|_| wrong())?),
-            (_, Some(number)) => Raw::Unsigned(number.parse().map_err(|_| wrong())?),
-            _ => Raw::Double(value.parse().map_err(|_| wrong())?),
-        },
-    };
-    Ok((raw, rest))
-}
-
-/// A string after its opening quote: `\"` is a quote, `\\` a backslash, and another backslash is itself.
-fn string(text: &str) -> Result<(Raw<'_>, &str), Reason> {
-    let bytes = text.as_bytes();
-    let mut at = 0;
-    let mut has_escape = false;
-    while let Some(byte) = bytes.get(at) {
-        match (byte, bytes.get(at + 1)) {
-            (b'"', _) => break,
-            (b'\\', Some(b'"' | b'\\')) => {
-                has_escape = true;
-                at += 2;
-            }
-            _ => at += 1,
-        }
-    }
-    let Some(rest) = text.get(at + 1..) else {
-        return Err(Reason::syntax("a string has no closing quote"));
-    };
-    let string = &text[..at];
-    if !has_escape {
-        return Ok((Raw::Text(Cow::Borrowed(string)), rest));
-    }
-    let mut plain = String::with_capacity(string.len());
-    let mut chars = string.chars().peekable();
-    while let Some(c) = chars.next() {
-        let next = chars.next_if(|next| c == '\\' && matches!(next, '"' | '\\'));
-        plain.push(next.unwrap_or(c));
-    }
-    Ok((Raw::Text(Cow::Owned(plain)), rest))
 }
 
 struct Point<'r> {

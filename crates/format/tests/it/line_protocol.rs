@@ -63,7 +63,7 @@ fn wrong_lines_are_named() {
         "has no value",
         "no value of a field",
         "closing quote",
-        "no time",
+        "no timestamp",
         "measurement",
     ];
     assert_eq!(faults.len(), words.len());

@@ -1,6 +1,6 @@
 //! Lines that become elements, from their arrival to their acknowledgement at level `power`: printed by a program as
 //! messages with marks and as CSV, and written in a file; the elements that pass through a processor in Python; and
-//! what dead exporters cost one that works.
+//! what dead exporters cost one that works. Points and samples that agents send over HTTP.
 //!
 //! Node, program and floors share one processor, one after another. The floors are the same program whose
 //! lines are only read, or also parsed, and the log's own append: the floor of a rate is that of both, one
@@ -8,6 +8,7 @@
 
 mod exporters;
 mod floors;
+mod ingest;
 mod node;
 
 use std::fmt::Write as _;
@@ -19,7 +20,7 @@ use crate::write::Floor;
 use crate::{Error, Limit, Reference, Report, Settings};
 
 /// The parts.
-pub(crate) const PARTS: [&str; 4] = ["program", "file", "processor", "exporters"];
+pub(crate) const PARTS: [&str; 5] = ["program", "file", "processor", "exporters", "ingest"];
 /// Lines of a run.
 const LINES: usize = 1_000_000;
 /// The least share of its floor that a rate has: 200,000 messages and 500,000 rows a second are 0.06 and 0.08 of the
@@ -58,6 +59,9 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     }
     if wants("exporters") {
         exporters::run(&scenario, settings.quick, &mut report)?;
+    }
+    if wants("ingest") {
+        ingest::run(&scenario, &mut report)?;
     }
     Ok(report)
 }

@@ -8,14 +8,14 @@ use crate::Error;
 /// The path of the elements that are written.
 pub(super) const ELEMENTS: &str = "/api/v1/streams/bench/elements";
 
-pub(super) struct Client {
+pub(crate) struct Client {
     reader: BufReader<TcpStream>,
     host: SocketAddr,
     token: String,
 }
 
 impl Client {
-    pub(super) fn connect(address: SocketAddr, token: &str) -> Result<Self, Error> {
+    pub(crate) fn connect(address: SocketAddr, token: &str) -> Result<Self, Error> {
         let stream = TcpStream::connect(address).map_err(Error::io("connecting to the node"))?;
         stream
             .set_nodelay(true)
@@ -29,14 +29,27 @@ impl Client {
 
     /// Posts a body, all of which must be stored.
     pub(super) fn post(&mut self, path: &str, content_type: &str, body: &str) -> Result<(), Error> {
+        let kind = format!("Content-Type: {content_type}\r\n");
+        self.post_bytes(path, &kind, body.as_bytes())
+    }
+
+    /// The same with these header fields.
+    pub(crate) fn post_bytes(
+        &mut self,
+        path: &str,
+        headers: &str,
+        body: &[u8],
+    ) -> Result<(), Error> {
         let failed = || Error::io("writing to the node");
         let (host, token, length) = (self.host, &self.token, body.len());
-        let request = format!(
+        let mut request = format!(
             "POST {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\
-             Content-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n{body}"
-        );
+             {headers}Content-Length: {length}\r\n\r\n"
+        )
+        .into_bytes();
+        request.extend(body);
         let stream = self.reader.get_mut();
-        stream.write_all(request.as_bytes()).map_err(failed())?;
+        stream.write_all(&request).map_err(failed())?;
         let mut line = String::new();
         self.reader.read_line(&mut line).map_err(failed())?;
         let status = line.trim_end().to_owned();
@@ -53,7 +66,10 @@ impl Client {
         }
         let mut answer = vec![0; length];
         self.reader.read_exact(&mut answer).map_err(failed())?;
-        match status.contains(" 200 ") || status.contains(" 201 ") {
+        match [" 200 ", " 201 ", " 204 "]
+            .iter()
+            .any(|good| status.contains(good))
+        {
             true => Ok(()),
             false => {
                 let text = String::from_utf8_lossy(&answer);

@@ -5,7 +5,7 @@
 //! All write below the folder for temporary files (`TMPDIR`), one after another. Clients, node and server
 //! share the machine.
 
-mod http;
+pub(crate) mod http;
 pub(crate) mod postgres;
 
 use std::path::Path;

@@ -29,6 +29,8 @@ use chappe_identity::{ClientCertificate, Host, Reach, Role, bearer};
 use chappe_transport::Hop;
 
 use super::client_address::{self, Contradiction};
+use super::ingest::credential::Credential;
+use super::ingest::is_ingest;
 use super::problem::{Problem, code};
 use super::routes::{Restriction, Rule, Rules};
 use super::streams::unknown_stream;
@@ -216,7 +218,10 @@ fn identify(app: &App, request: &Request, address: Option<IpAddr>) -> Result<Cal
     check_origin(headers, &host)?;
     check_site(request)?;
     let certificate = request.extensions().get::<ClientCertificate>();
-    let caller = caller(app, headers, certificate, address)?;
+    let caller = match ingest_credential(request) {
+        Some(credential) => by_credential(app, credential, address)?,
+        None => caller(app, headers, certificate, address)?,
+    };
     Ok(match app.config.access.read {
         Read::Open => caller.with_open_reading(),
         Read::Token => caller,
@@ -339,8 +344,9 @@ fn is_guarded(path: &str) -> bool {
         "/events/",
         "/search/",
         "/.well-known/",
+        "/influxdb/",
     ];
-    let whole = ["/metrics", "/things", "/events"];
+    let whole = ["/metrics", "/things", "/events", "/write", "/query"];
     interfaces.iter().any(|start| path.starts_with(start)) || whole.contains(&path)
 }
 
@@ -445,6 +451,36 @@ fn foreign_origin(detail: String) -> Refusal {
         .code(code::FOREIGN_ORIGIN)
         .hint("open the console under the node's own address");
     ("origin", problem)
+}
+
+/// The credential of a request of an agent, if it is in a form of agents; the inner `None` if it is no token.
+fn ingest_credential(request: &Request) -> Option<Option<Credential>> {
+    if !is_ingest(request.uri().path()) {
+        return None;
+    }
+    let mut fields = request.headers().get_all(header::AUTHORIZATION).iter();
+    match fields.next() {
+        None => Credential::of_query(request.uri()),
+        Some(_) if fields.next().is_some() => None,
+        Some(field) => Credential::of_field(field.as_bytes()).map(Some),
+    }
+}
+
+/// The caller of a credential of an agent.
+fn by_credential(
+    app: &App,
+    credential: Option<Credential>,
+    address: Option<IpAddr>,
+) -> Result<Caller, Refusal> {
+    let unknown = CredentialRefusal::Unknown;
+    let admitted = match credential {
+        None => Err(unknown),
+        Some(Credential { name, token }) => match app.accounts.by_token(&token) {
+            Ok(caller) if name.as_ref().is_some_and(|name| name != caller.name()) => Err(unknown),
+            admitted => admitted,
+        },
+    };
+    admitted.map_err(|refusal| refused(app, refusal, address))
 }
 
 fn caller(

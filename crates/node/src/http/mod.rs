@@ -17,6 +17,7 @@ mod eventing;
 mod exchange;
 mod gsn;
 mod guard;
+mod ingest;
 mod kad;
 mod links;
 mod live;
@@ -68,7 +69,7 @@ use routes::{ADMINISTER, OPEN, OPERATE, READ, Routes, Rules, WRITE};
 /// The operations of the REST interface, each with the role that it needs.
 pub(crate) fn routes() -> Routes {
     let restricted = READ.filtered();
-    Routes::default()
+    let routes = Routes::default()
         .get("/health", "get_health", OPEN, node::health)
         .get("/ready", "get_readiness", OPEN, node::ready)
         .get("/metrics", "get_metrics", READ, node::metrics)
@@ -603,7 +604,8 @@ pub(crate) fn routes() -> Routes {
             "renew_token",
             ADMINISTER,
             accounts::renew,
-        )
+        );
+    ingest::add(routes)
         .under("/gsn")
         // The name and the token in the form are the credential.
         .post("/oauth2/token", "gsn_token", OPEN, gsn::token)

@@ -5,6 +5,7 @@ use axum::extract::State;
 use serde_json::{Value, json};
 use utoipa::OpenApi;
 
+use super::ingest::{influxdb, remote_write};
 use super::routes::{Restriction, Rule};
 use super::{
     accounts, changes, completeness, create, dds, devices, directory, documents, entities,
@@ -132,6 +133,14 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         gsn::sensors,
         gsn::sensor,
         gsn::data,
+        influxdb::ping,
+        influxdb::ping_v2,
+        influxdb::write_v1,
+        influxdb::write_v2,
+        influxdb::query,
+        influxdb::post_query,
+        influxdb::health,
+        remote_write::write,
         things::describe,
         things::list,
         things::register,
@@ -316,6 +325,8 @@ mod tests {
             // WSDL describes those of UDDI, and WS-Eventing its own.
             .filter(|rule| !rule.path.starts_with("/uddi/") && !rule.path.starts_with("/registry/"))
             .filter(|rule| rule.operation != "get_description")
+            // InfluxDB's interface again.
+            .filter(|rule| !rule.operation.ends_with("_below"))
             .map(|rule| format!("{} {}", rule.method, rule.path))
             .collect();
         assert_eq!(decided, described);
@@ -359,7 +370,14 @@ mod tests {
                             .into_iter()
                             .any(|(kind, _)| kind == "application/problem+json")
                     };
-                    let own = ["/ready", "/api/v1/streams/{name}/elements"];
+                    let own = [
+                        "/ready",
+                        "/api/v1/streams/{name}/elements",
+                        "/write",
+                        "/api/v2/write",
+                        "/query",
+                        "/influxdb/health",
+                    ];
                     let refuses = status.as_str() >= "400";
                     assert!(
                         !refuses

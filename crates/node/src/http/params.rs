@@ -12,6 +12,7 @@ use axum::response::{IntoResponse as _, Response};
 use chappe_stream::Timestamp;
 use serde::de::DeserializeOwned;
 
+use super::ingest::is_ingest;
 use super::problem::Problem;
 use crate::accounts::Caller;
 use crate::shared::App;
@@ -104,8 +105,11 @@ pub(super) async fn body(app: &App, body: Body) -> Result<Bytes, Problem> {
     }
 }
 
-/// Refuses compressed bodies, whose bytes would be taken as they are.
+/// Refuses compressed bodies, whose bytes would be taken as they are, but not of agents.
 pub(super) async fn refuse_compressed(request: Request, next: Next) -> Response {
+    if is_ingest(request.uri().path()) {
+        return next.run(request).await;
+    }
     let mut codings = request.headers().get_all(header::CONTENT_ENCODING).iter();
     let is_other = |coding: &[u8]| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity");
     let Some(other) = codings.find(|coding| is_other(coding.as_bytes())) else {

@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use chappe_links::{DeadLetters, PeerLetter};
-use chappe_wrappers::{Command, Inbound, Sender, ShareExceeded, WrapperError};
+use chappe_wrappers::{Command, Form, Inbound, Receipt, Sender, ShareExceeded, WrapperError};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::config::nearest;
 use crate::permits::RequestKind;
 use crate::shared::App;
 use crate::wrappers::{
-    self, Call, Exporter, Handle, InboxError, LetterError, Row, Sent, Table, Wrapper,
+    self, Call, Exporter, Handle, InboxError, LetterError, Row, Sent, Table, Wrapper, WrapperHandle,
 };
 
 /// Memory of a message of unknown length, at most; reason: a larger `http.max_body_bytes` must leave some messages.
@@ -478,71 +478,85 @@ pub(super) async fn message(
     Name(name): Name,
     body: Body,
 ) -> Result<Response, Problem> {
-    let _permit = match parts::permit(&app, &caller, RequestKind::Write) {
-        Ok(permit) => permit,
-        Err(problem) => return Ok(with_pause(problem)),
-    };
     let handle = handle(&app.wrappers, &name)?;
+    let taken = deliver(&app, &caller, &handle, "webhook", body, Form::Plain).await;
+    let receipt = match taken {
+        Ok(receipt) => receipt,
+        Err(problem) if problem.retry_after_s.is_some() => return Ok(with_pause(problem)),
+        Err(problem) => return Err(problem),
+    };
+    let receipt = MessageReceipt {
+        elements: receipt.elements,
+        undecodable: receipt.undecodable,
+        refused: receipt.refused,
+    };
+    Ok(Json(receipt).into_response())
+}
+
+/// Passes a message to a wrapper of a kind that takes messages, and waits until it is stored.
+///
+/// # Errors
+/// It is not, or perhaps not; `Retry-After` says that the client sends it again.
+pub(super) async fn deliver(
+    app: &App,
+    caller: &Caller,
+    handle: &WrapperHandle,
+    kind: &str,
+    body: Body,
+    form: Form,
+) -> Result<Receipt, Problem> {
+    let _permit = parts::permit(app, caller, RequestKind::Write)?;
     let most = (app.config.http.max_body_bytes as usize).min(MESSAGE_MEMORY);
     let announced = body
         .size_hint()
         .upper()
         .and_then(|it| usize::try_from(it).ok());
     let bytes = announced.map_or(most, |bytes| bytes.min(most));
-    let _memory = match write::memory(&app, &caller, bytes) {
-        Ok(memory) => memory,
-        Err(problem) => return Ok(with_pause(problem)),
-    };
-    let body = params::body(&app, body).await?.into();
+    let _memory = write::memory(app, caller, bytes)?;
+    let body = params::body(app, body).await?.into();
     let (reply, receipt) = oneshot::channel();
-    let busy = || {
-        if app.storage.log.health() == chappe_log::Health::Full {
+    let busy = || match app.storage.log.health() {
+        chappe_log::Health::Full => {
             let detail = "the node's disk is full";
-            return with_pause(Problem::new(StatusCode::INSUFFICIENT_STORAGE, detail));
+            Problem::new(StatusCode::INSUFFICIENT_STORAGE, detail).retry_after(write::busy::FULL_S)
         }
-        with_pause(Problem::unavailable(
-            "the wrapper cannot take the message now",
-        ))
+        _ => Problem::unavailable("the wrapper cannot take the message now")
+            .retry_after(write::busy::BUSY_S),
     };
     let sender = Sender {
-        account: Shares::payer(&caller).into(),
+        account: Shares::payer(caller).into(),
         definitions_max: app
             .shares
-            .definitions_max_of(&caller)
+            .definitions_max_of(caller)
             .map(|it| (it.streams, it.bytes)),
     };
     let message = Inbound {
         body,
+        form,
         sender,
         reply,
     };
     match handle.inbox.send(message) {
         Ok(()) => {}
-        Err(InboxError::Busy) => return Ok(busy()),
+        Err(InboxError::Busy) => return Err(busy()),
         // It is opened again, after the disk was full for example.
-        Err(InboxError::Closed) if handle.file.kind().is_ok_and(|it| it.name == "webhook") => {
-            return Ok(busy());
-        }
+        Err(InboxError::Closed) if handle.file.keys.kind == kind => return Err(busy()),
         Err(InboxError::Closed) => {
+            let name = &handle.file.name;
             let problem = Problem::not_found(format!("the wrapper {name:?} takes no messages"));
-            return Err(problem.hint("a wrapper of kind \"webhook\" takes messages"));
+            return Err(problem.hint(format!("a wrapper of kind {kind:?} takes messages")));
         }
     }
     match tokio::time::timeout(STORE_TIME, receipt).await {
         Ok(Ok(Err(ShareExceeded { definition_bytes }))) => {
-            check_share(&app, &caller, definition_bytes)?;
+            check_share(app, caller, definition_bytes)?;
             let detail = format!(
                 "the message needs more new streams than the share of {:?} has left",
                 caller.name()
             );
-            Err(beyond_share(&app, &caller, code::SHARE_OF_STREAMS, detail))
+            Err(beyond_share(app, caller, code::SHARE_OF_STREAMS, detail))
         }
-        Ok(Ok(Ok(receipt))) => Ok(Json(MessageReceipt {
-            elements: receipt.elements,
-            undecodable: receipt.undecodable,
-            refused: receipt.refused,
-        })
-        .into_response()),
-        _ => Ok(busy()),
+        Ok(Ok(Ok(receipt))) => Ok(receipt),
+        _ => Err(busy()),
     }
 }

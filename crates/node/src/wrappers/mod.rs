@@ -14,6 +14,7 @@ mod pause;
 mod processing;
 mod progress;
 mod reading;
+mod repeats;
 mod run;
 mod shared_letters;
 mod store;
@@ -228,6 +229,7 @@ fn start(
                     letters: letters.clone(),
                     calls,
                     inbox: Arc::default(),
+                    databases: chappe_wrappers::databases(&file).into(),
                     shared,
                 };
                 app.wrappers.set_handle(&file.name, handle.clone());

@@ -284,7 +284,9 @@ impl Running {
 
     /// Queues a batch.
     async fn store(&mut self, batch: Batch) -> Result<(), End> {
-        if let Some(exceeded) = self.storer.exceeded_share(&batch) {
+        if !batch.has_volatile_mark
+            && let Some(exceeded) = self.storer.exceeded_share(&batch)
+        {
             self.wrapper.exceeded(&batch.mark, exceeded);
             return Ok(());
         }
@@ -318,7 +320,9 @@ impl Running {
             }
         });
         if storing.refused > 0 {
-            self.wrapper.refused(&storing.mark, storing.refused);
+            let reason = storing.refusal.as_deref().unwrap_or_default();
+            self.wrapper
+                .refused_because(&storing.mark, storing.refused, reason);
         }
         if let Some(processing) = &mut self.processing {
             processing.stored(&storing.mark);

@@ -20,6 +20,7 @@ use chappe_wrappers::{
 };
 
 use super::progress::{Former, Prepared, Progress};
+use super::repeats::Repeats;
 use super::{exists, wrapper_key, wrapper_name};
 use crate::catalogue::{self, AUDIT, CatalogueError, Entry};
 use crate::clock;
@@ -40,6 +41,8 @@ const BYTES_MAX: usize = 3 * BATCH_BYTES_MAX;
 /// Bytes of elements that are appended at once before such a batch.
 pub(super) const PIECE_BYTES: usize = BATCH_BYTES_MAX / 2;
 
+/// Why elements of new streams are refused that their sender's share has no room for.
+const BEYOND_SHARE: &str = "its stream would be new, and the share of streams of its sender is used up (hint: chappe account share)";
 /// Bytes that are kept of an element that is too large for any stream; reason: a person looks at them.
 const BEGINNING_BYTES: usize = 64 << 10;
 
@@ -48,11 +51,14 @@ pub(super) struct Storing {
     acks: VecDeque<Appended>,
     /// The mark of the wrapper.
     pub(super) mark: Mark,
-    record: Vec<u8>,
+    /// The record of its mark, unless that is of this run only.
+    record: Option<Vec<u8>>,
     pub(super) weight: u64,
     pub(super) elements: u64,
     /// Elements that do not fit their streams and became dead letters.
     pub(super) refused: u64,
+    /// Why the first of them does not.
+    pub(super) refusal: Option<String>,
     pub(super) newest: Option<Timestamp>,
     /// What the batch had, in case it is not stored.
     pub(super) tally: Tally,
@@ -99,6 +105,7 @@ pub(super) struct Storer {
     /// The count of retractions before the first append.
     retractions: u64,
     streams: HashMap<Arc<str>, (Arc<StreamDefinition>, Arc<Entry>)>,
+    repeats: Repeats,
 }
 
 impl Storer {
@@ -122,6 +129,7 @@ impl Storer {
             progress,
             retractions,
             streams: HashMap::new(),
+            repeats: Repeats::default(),
         };
         storer.register().await;
         Ok(storer)
@@ -219,13 +227,16 @@ impl Storer {
     ///
     /// # Errors
     /// The log failed; then it is not certain how much of the batch is queued.
-    pub(super) async fn store(&mut self, batch: Batch) -> Result<(Storing, u64), StoreError> {
+    pub(super) async fn store(&mut self, mut batch: Batch) -> Result<(Storing, u64), StoreError> {
         let weight = batch.weight();
+        let beyond_share = self.take_beyond_share(&mut batch);
         let Batch {
             parts,
             undecodable,
             lost,
             mark,
+            has_volatile_mark,
+            drops_repeats,
             sender,
         } = batch;
         for lost in lost {
@@ -235,6 +246,9 @@ impl Storer {
         let decoded_none = undecodable.len();
         let undecodable = undecodable.into_iter();
         let mut letters: Vec<PeerLetter> = undecodable.map(|one| letter(one, received)).collect();
+        for part in &beyond_share {
+            letters.extend(refused_part(part, BEYOND_SHARE, received));
+        }
         let mut prepared: Vec<Prepared> = Vec::with_capacity(parts.len());
         for part in parts {
             let (kept, refused) = self.prepare(part, received).await?;
@@ -248,6 +262,10 @@ impl Storer {
         }
         let dead_count = letters.len() as u64;
         let refused = dead_count - decoded_none as u64;
+        let refusal = letters.get(decoded_none).map(|one| one.reason().to_owned());
+        if drops_repeats {
+            self.drop_repeats(&mut prepared).await?;
+        }
         let (mut elements, mut newest) = (0, None);
         for part in &prepared {
             elements += part.elements.len() as u64;
@@ -261,8 +279,14 @@ impl Storer {
         if weight > BYTES_MAX {
             self.append_first(&mut prepared, &mut acks).await?;
         }
-        let record = self.progress.begin(&mark, &mut prepared)?;
-        acks.push_back(self.append_record(&record).await?);
+        let record = match has_volatile_mark {
+            true => None,
+            false => {
+                let record = self.progress.begin(&mark, &mut prepared)?;
+                acks.push_back(self.append_record(&record).await?);
+                Some(record)
+            }
+        };
         for part in prepared {
             let appended = part.entry.append_derived(self.retractions, &part.elements);
             acks.push_back(appended.await?);
@@ -274,6 +298,7 @@ impl Storer {
             weight: weight as u64,
             elements,
             refused,
+            refusal,
             newest,
             tally: Tally::default(),
         };
@@ -345,8 +370,46 @@ impl Storer {
 
     /// A batch has reached the level of its streams.
     pub(super) fn stored(&mut self, storing: Storing) {
-        let written = self.app.storage.log.counters().bytes;
-        self.progress.stored(storing.record, written);
+        if let Some(record) = storing.record {
+            let written = self.app.storage.log.counters().bytes;
+            self.progress.stored(record, written);
+        }
+    }
+
+    /// The parts of a batch without a mark that is kept whose streams are new, if they are beyond the share of its
+    /// sender.
+    fn take_beyond_share(&self, batch: &mut Batch) -> Vec<Part> {
+        if !batch.has_volatile_mark || self.exceeded_share(batch).is_none() {
+            return Vec::new();
+        }
+        let is_known = |part: &Part| self.app.catalogue.get(&part.stream).is_some();
+        let (known, new) = std::mem::take(&mut batch.parts)
+            .into_iter()
+            .partition(is_known);
+        batch.parts = known;
+        new
+    }
+
+    /// Removes the elements that their streams have already.
+    async fn drop_repeats(&mut self, prepared: &mut Vec<Prepared>) -> Result<(), StoreError> {
+        let mut dropped = 0;
+        for part in prepared.iter_mut() {
+            dropped += self.repeats.remove(part).await?;
+        }
+        prepared.retain(|part| !part.elements.is_empty());
+        if dropped > 0 {
+            let detail = format!("{dropped} elements that were stored before");
+            let drops = &self.app.observability.drops;
+            drops.record_times(
+                dropped,
+                Hop::Element,
+                "repeated",
+                &self.file.name,
+                detail,
+                None,
+            );
+        }
+        Ok(())
     }
 
     /// Appends the newest record again if the size limit might soon remove it. Nothing may be on its way to

@@ -1,6 +1,7 @@
 //! The tables of wrappers and exporters.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use chappe_links::DeadLetters;
@@ -206,6 +207,8 @@ pub(crate) struct WrapperHandle {
     pub(crate) letters: Arc<DeadLetters>,
     pub(crate) calls: mpsc::Sender<Call>,
     pub(crate) inbox: Arc<Inbox>,
+    /// The databases that it names, if it is of kind `influxdb`.
+    pub(crate) databases: Arc<[String]>,
     /// The same letters, as they are shared with other runs of this name.
     pub(crate) shared: Arc<SharedLetters>,
 }
@@ -372,6 +375,33 @@ impl<R: Row, H: Handle> Table<R, H> {
     }
 }
 
+impl Wrappers {
+    /// The wrappers of a kind that run, by name.
+    pub(crate) fn handles_of(&self, kind: &str) -> Vec<WrapperHandle> {
+        let handles = self.handles();
+        let of_kind = handles.values().filter(|one| one.file.keys.kind == kind);
+        of_kind.cloned().collect()
+    }
+
+    /// Whether a file of the directory is not read yet, or its wrapper not opened.
+    pub(crate) fn is_starting(&self, directory: &Path) -> bool {
+        let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let mut names = files.filter_map(|file| {
+            let path = file.path();
+            let is_file = path
+                .extension()
+                .is_some_and(|extension| extension == "toml");
+            let name = path.file_stem()?.to_str()?.to_owned();
+            is_file.then_some(name)
+        });
+        let handles = self.handles();
+        names.any(|name| {
+            let is_invalid = || self.get(&name).is_some_and(|row| row.peer.error.is_some());
+            !handles.contains_key(&name) && !is_invalid()
+        })
+    }
+}
+
 /// All wrappers.
 pub(crate) type Wrappers = Table<Wrapper, WrapperHandle>;
 /// All exporters.
@@ -386,6 +416,7 @@ mod tests {
         let send = |inbox: &Inbox| {
             inbox.send(Inbound {
                 body: Vec::new(),
+                form: Default::default(),
                 sender: Default::default(),
                 reply: oneshot::channel().0,
             })

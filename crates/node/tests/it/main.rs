@@ -17,6 +17,8 @@ mod explore;
 mod flapping;
 mod gsn_descriptors;
 mod gsn_rest;
+#[cfg(all(feature = "line-protocol", feature = "remote-write"))]
+mod ingest;
 mod kad;
 mod linked_nodes;
 mod links;

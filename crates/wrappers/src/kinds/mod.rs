@@ -8,10 +8,16 @@ pub(crate) mod dpws;
 pub(crate) mod file;
 pub(crate) mod gsn;
 pub(crate) mod http;
+#[cfg(feature = "line-protocol")]
+pub(crate) mod influxdb;
 pub(crate) mod lines;
 #[cfg(feature = "mqtt")]
 pub(crate) mod mqtt;
 pub(crate) mod program;
+#[cfg(feature = "remote-write")]
+pub(crate) mod remote_write;
+#[cfg(any(feature = "line-protocol", feature = "remote-write"))]
+mod series;
 pub(crate) mod sqlite;
 pub(crate) mod system;
 mod template;

@@ -8,9 +8,9 @@ use chappe_stream::StoreError;
 use super::super::problem::Problem;
 
 /// Pause that a client is asked for when the node has too much to do; a commit takes milliseconds.
-const BUSY_S: u32 = 1;
+pub(in crate::http) const BUSY_S: u32 = 1;
 /// Pause that a client is asked for when the disk is full.
-const FULL_S: u32 = 10;
+pub(in crate::http) const FULL_S: u32 = 10;
 
 /// A refusal for lack of room.
 pub(in crate::http) fn busy(detail: impl Into<String>) -> Problem {

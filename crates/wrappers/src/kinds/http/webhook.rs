@@ -85,6 +85,7 @@ impl Wrapper for Webhook {
                 body,
                 sender,
                 reply,
+                ..
             } = self.inbox.recv().await.ok_or_else(none)?;
             self.condition.runs();
             self.taken += 1;
@@ -98,7 +99,7 @@ impl Wrapper for Webhook {
             let receipt = Receipt {
                 elements: batch.elements() as u64,
                 undecodable: batch.undecodable.len() as u64,
-                refused: 0,
+                ..Receipt::default()
             };
             self.answers.push_back(Answer {
                 number: self.taken,
@@ -170,6 +171,7 @@ mod tests {
             let (reply, answer) = oneshot::channel();
             let message = Inbound {
                 body: body.as_bytes().to_vec(),
+                form: Default::default(),
                 sender: crate::Sender {
                     account: "logger".into(),
                     definitions_max: Some((1, 100)),
