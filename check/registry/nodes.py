@@ -24,9 +24,9 @@ NAMESPACE = "urn:uddi-org:api_v2"
 class Server:
     """PostgreSQL, as the user nobody."""
 
-    def __init__(self, work: pathlib.Path):
+    def __init__(self, work: pathlib.Path, settings: tuple[str, ...] = ("listen_addresses=",)):
         self.programs = sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1]
-        self.work, self.process = work / "postgres", None
+        self.work, self.process, self.settings = work / "postgres", None, settings
         self.work.mkdir()
         self.work.chmod(0o777)
         for parent in self.work.parents:
@@ -45,7 +45,8 @@ class Server:
             if self.process is None or self.process.poll() is not None:
                 # After a kill the processes of the one before still end.
                 self.process = subprocess.Popen(
-                    [*self.user("postgres"), "-D", f"{self.work}/data", "-k", str(self.work), "-c", "listen_addresses="],
+                    [*self.user("postgres"), "-D", f"{self.work}/data", "-k", str(self.work),
+                     *(word for setting in self.settings for word in ("-c", setting))],
                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             if self.answers():
                 return
@@ -53,8 +54,15 @@ class Server:
             time.sleep(0.05)
         raise CheckFailed("PostgreSQL does not start")
 
+    @property
+    def port(self) -> str:
+        """The port, which names the Unix socket too."""
+        ports = [setting.removeprefix("port=") for setting in self.settings if setting.startswith("port=")]
+        return ports[0] if ports else "5432"
+
     def answers(self) -> bool:
-        return subprocess.run([*self.user("pg_isready"), "-q", "-h", str(self.work)], check=False).returncode == 0
+        ask = [*self.user("pg_isready"), "-q", "-h", str(self.work), "-p", self.port]
+        return subprocess.run(ask, check=False).returncode == 0
 
     def kill(self) -> None:
         """Kills all processes of the server, as a power cut would: one that is left could still commit."""

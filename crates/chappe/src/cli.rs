@@ -4,6 +4,7 @@
 
 mod account;
 mod device;
+mod export;
 mod link;
 mod registry;
 mod sensor;
@@ -24,6 +25,7 @@ pub(crate) use account::{
     AccountShow,
 };
 pub(crate) use device::{Device, DeviceExclude, DeviceInclude, DeviceReplace, DeviceRun};
+pub(crate) use export::{Export, ExportFormat};
 pub(crate) use link::{DeadLetters, Link, LinkAdd, LinkList, LinkRemove, LinkShow, Resend};
 pub(crate) use registry::{
     RegistryAnnotate, RegistryAnnotations, RegistryExport, RegistryFind, RegistryHistory,
@@ -104,6 +106,11 @@ pub(crate) enum Command {
         after_help = "Examples:\n  chappe query 'select max(heart_rate) from \"heart-rate\"'\n  chappe query --sparql 'SELECT ?s WHERE { ?s a ?t } LIMIT 10'\n  chappe query --format csv 'select * from \"heart-rate\"'\n  chappe query --from 2026-11-21T10:00:00Z --to 2026-11-21T11:00:00Z 'select count(*) from ecg'"
     )]
     Query(Query),
+    /// Write the elements of streams to CSV, Parquet or Arrow files.
+    #[command(
+        after_help = "Examples:\n  chappe export heart-rate --out heart-rate.csv\n  chappe export lab.room --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z --out room.parquet\n  chappe export lab.room lab.door --format arrow --out '{stream}.arrow'\n\nA file appears once it is complete. Exit code 1 when elements of the range were lost or refused."
+    )]
+    Export(Export),
     /// Write elements to a stream that was made by `chappe stream create`.
     #[command(
         after_help = "Examples:\n  chappe write lab.room temperature=21.5 note='door open'\n  chappe write lab.room --csv < room.csv\n  jq -c '.[]' room.json | chappe write lab.room --ndjson\n  chappe write lab.room --csv --file year.csv --producer year      can be repeated after a failure\n\nBesides the fields, an element may have source_time (RFC 3339), key and quality. A line that is no\nelement is refused with its reason; the others are stored. Exit code 1 when a line was refused."

@@ -48,6 +48,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Call(flags) => command::call::run(flags, json),
         Command::Watch(flags) => command::watch::run(flags, json),
         Command::Query(flags) => command::query::run(flags, json),
+        Command::Export(flags) => command::export::run(flags, json),
         Command::Write(flags) => command::write::run(flags, json),
         Command::Trace(flags) => command::trace::run(flags, json),
         Command::Config(verb) => command::config::run(verb, json),

@@ -1,7 +1,7 @@
 //! Elements and fields of streams in answers, with their structure for the OpenAPI document.
 
 use chappe_stream::Field;
-pub(crate) use chappe_stream::view::{ElementView, ValueView};
+pub(crate) use chappe_stream::view::{ElementView, ExactElementView, ValueView};
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 use chappe_registry::{Journal, JournalError, Receipt, Stamped, Tail};
 use tokio::sync::oneshot;
 
+use chappe_postgres::Options;
+
+use crate::error::OpenError;
 use crate::link::Link;
-use crate::options::{OpenError, Options};
 use crate::shared::{Append, Command, Shared};
 
 /// Time that a reader waits for records.
@@ -48,7 +50,7 @@ impl PostgresJournal {
             .name("registry-postgres".to_owned())
             .spawn(move || Link::run(of_thread, target, &opened))
             .map_err(OpenError::Thread)?;
-        let ended = || OpenError::Connect("the thread ended".to_owned());
+        let ended = || OpenError::Statement("the thread ended".to_owned());
         result.recv().map_err(|_| ended())??;
         Ok(Self { shared })
     }

@@ -13,13 +13,13 @@
 
 #![forbid(unsafe_code)]
 
+mod error;
 mod journal;
 mod link;
-mod options;
 mod schema;
 mod session;
 mod shared;
-mod tls;
 
+pub use chappe_postgres::Options;
+pub use error::OpenError;
 pub use journal::{PostgresJournal, Status};
-pub use options::{OpenError, Options};

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
+use chappe_postgres::Target;
 use chappe_registry::JournalError;
 
-use crate::options::{OpenError, Target};
+use crate::error::OpenError;
 use crate::session::{Failure, Session};
 use crate::shared::{Append, Command, Shared, State};
 
@@ -113,7 +114,7 @@ impl Link {
             let reason = match end {
                 End::Closed => return,
                 End::Lost(reason) if is_first => {
-                    let _ = opened.send(Err(OpenError::Connect(reason)));
+                    let _ = opened.send(Err(OpenError::Statement(reason)));
                     return;
                 }
                 End::Lost(reason) => reason,

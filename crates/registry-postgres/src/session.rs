@@ -3,13 +3,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use chappe_postgres::{Incident, Target, describe};
 use tokio::sync::Notify;
-use tokio_postgres::tls::NoTls;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{AsyncMessage, Client, Connection, Row, Statement};
+use tokio_postgres::{Client, Row, Statement};
 
-use crate::options::{OpenError, Target, describe};
+use crate::error::OpenError;
 use crate::schema;
 
 /// Time for an answer. A statement ends in the server before.
@@ -38,23 +37,19 @@ pub(crate) struct Session {
 impl Session {
     /// Connects, and makes the tables if there are none.
     pub(crate) async fn open(target: &Target) -> Result<Self, OpenError> {
-        let failed = |error: tokio_postgres::Error| OpenError::Connect(describe(&error));
+        let failed = |error: tokio_postgres::Error| OpenError::Statement(describe(&error));
         let arrived = Arc::<Notify>::default();
         let ended = Arc::<Mutex<Option<String>>>::default();
-        let client = match &target.tls {
-            Some(tls) => {
-                let connected = target.config.connect(tls.clone()).await;
-                let (client, connection) = connected.map_err(failed)?;
-                drive(connection, &arrived, &ended);
-                client
+        let (of_arrived, of_ended) = (Arc::clone(&arrived), Arc::clone(&ended));
+        let connected = target.connect(move |incident| match incident {
+            Incident::Notified(channel) if channel == schema::CHANNEL => of_arrived.notify_one(),
+            Incident::Notified(_) => {}
+            Incident::Ended(reason) => {
+                *of_ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+                of_arrived.notify_one();
             }
-            None => {
-                let connected = target.config.connect(NoTls).await;
-                let (client, connection) = connected.map_err(failed)?;
-                drive(connection, &arrived, &ended);
-                client
-            }
-        };
+        });
+        let client = connected.await?;
         client
             .batch_execute(schema::SESSION)
             .await
@@ -196,30 +191,4 @@ impl Session {
         let removed = self.answer(self.client.execute(schema::TRIM, &[])).await?;
         Ok(removed > 0)
     }
-}
-
-/// Runs the connection until it ends.
-fn drive<S, T>(
-    mut connection: Connection<S, T>,
-    arrived: &Arc<Notify>,
-    ended: &Arc<Mutex<Option<String>>>,
-) where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let (arrived, ended) = (Arc::clone(arrived), Arc::clone(ended));
-    tokio::spawn(async move {
-        let reason = loop {
-            match std::future::poll_fn(|context| connection.poll_message(context)).await {
-                Some(Ok(AsyncMessage::Notification(note))) if note.channel() == schema::CHANNEL => {
-                    arrived.notify_one();
-                }
-                Some(Ok(_)) => {}
-                Some(Err(error)) => break describe(&error),
-                None => break "the connection was closed".to_owned(),
-            }
-        };
-        *ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
-        arrived.notify_one();
-    });
 }

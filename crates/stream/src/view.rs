@@ -24,23 +24,94 @@ pub struct ElementView<'a> {
 
 impl Serialize for ElementView<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let element = self.element;
-        let mut object = serializer.serialize_struct("Element", 9)?;
-        if let Some(stream) = self.stream {
-            object.serialize_field("stream", stream)?;
+        element_object(self, false, serializer)
+    }
+}
+
+/// An element whose numbers are all kept: those that are not finite are the texts `NaN`, `Infinity` and `-Infinity`.
+#[derive(Debug, Clone, Copy)]
+pub struct ExactElementView<'a>(
+    /// The element.
+    pub ElementView<'a>,
+);
+
+impl Serialize for ExactElementView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        element_object(&self.0, true, serializer)
+    }
+}
+
+fn element_object<S: Serializer>(
+    view: &ElementView<'_>,
+    is_exact: bool,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let element = view.element;
+    let mut object = serializer.serialize_struct("Element", 9)?;
+    if let Some(stream) = view.stream {
+        object.serialize_field("stream", stream)?;
+    }
+    object.serialize_field("epoch", &element.position.epoch.to_string())?;
+    object.serialize_field("number", &element.position.sequence)?;
+    object.serialize_field("source_time", &element.source_time.to_string())?;
+    object.serialize_field("receive_time", &element.receive_time.to_string())?;
+    object.serialize_field("key", &element.key)?;
+    object.serialize_field("quality", quality(element.quality))?;
+    match is_exact {
+        true => {
+            let values = ExactValues(&view.schema.fields, &element.values);
+            object.serialize_field("values", &values)?;
         }
-        object.serialize_field("epoch", &element.position.epoch.to_string())?;
-        object.serialize_field("number", &element.position.sequence)?;
-        object.serialize_field("source_time", &element.source_time.to_string())?;
-        object.serialize_field("receive_time", &element.receive_time.to_string())?;
-        object.serialize_field("key", &element.key)?;
-        object.serialize_field("quality", quality(element.quality))?;
-        let values = Values(&self.schema.fields, &element.values);
-        object.serialize_field("values", &values)?;
-        if let Some(origin) = element.origin {
-            object.serialize_field("origin", &origin.to_string())?;
+        false => {
+            let values = Values(&view.schema.fields, &element.values);
+            object.serialize_field("values", &values)?;
         }
-        object.end()
+    }
+    if let Some(origin) = element.origin {
+        object.serialize_field("origin", &origin.to_string())?;
+    }
+    object.end()
+}
+
+/// [`Values`] whose numbers are all kept.
+struct ExactValues<'a>(&'a [Field], &'a [Value]);
+
+impl Serialize for ExactValues<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (field, value) in self.0.iter().zip(self.1) {
+            match value {
+                Value::Double(number) => map.serialize_entry(&field.name, &ExactNumber(*number))?,
+                Value::Samples(samples) => {
+                    map.serialize_entry(&field.name, &ExactSamples(samples))?;
+                }
+                other => map.serialize_entry(&field.name, &ValueView(other))?,
+            }
+        }
+        map.end()
+    }
+}
+
+struct ExactNumber(f64);
+
+impl Serialize for ExactNumber {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            number if number.is_finite() => serializer.serialize_f64(number),
+            number if number.is_nan() => serializer.serialize_str("NaN"),
+            number if number > 0.0 => serializer.serialize_str("Infinity"),
+            _ => serializer.serialize_str("-Infinity"),
+        }
+    }
+}
+
+struct ExactSamples<'a>(&'a Samples);
+
+impl Serialize for ExactSamples<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let values = self.0.values.iter().map(|value| ExactNumber(*value));
+        let values: Vec<ExactNumber> = values.collect();
+        samples_with(self.0, &values, serializer)
     }
 }
 
@@ -93,10 +164,18 @@ impl Serialize for ValueView<'_> {
 }
 
 fn samples_object<S: Serializer>(samples: &Samples, serializer: S) -> Result<S::Ok, S::Error> {
+    samples_with(samples, &samples.values, serializer)
+}
+
+fn samples_with<S: Serializer>(
+    samples: &Samples,
+    values: &impl Serialize,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     let mut object = serializer.serialize_struct("Samples", 3)?;
     object.serialize_field("start", &samples.start.to_string())?;
     object.serialize_field("period_s", &(samples.period_ns as f64 / 1e9))?;
-    object.serialize_field("values", &samples.values)?;
+    object.serialize_field("values", values)?;
     object.end()
 }
 
@@ -162,5 +241,8 @@ mod tests {
                 "origin": "000000000000000b:4",
             })
         );
+        let exact = serde_json::to_value(ExactElementView(view)).unwrap();
+        assert_eq!(exact["values"]["d"], "NaN");
+        assert_eq!(exact["values"]["g"]["values"], serde_json::json!([1.5]));
     }
 }

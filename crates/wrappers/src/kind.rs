@@ -199,6 +199,8 @@ pub fn wrapper_kinds() -> &'static [WrapperKind] {
         kinds::remote_write::WRAPPER,
         #[cfg(feature = "mqtt")]
         kinds::mqtt::WRAPPER,
+        #[cfg(feature = "postgres")]
+        kinds::postgres::WRAPPER,
         #[cfg(feature = "dds")]
         kinds::dds::WRAPPER,
     ]
@@ -209,12 +211,19 @@ pub fn wrapper_kinds() -> &'static [WrapperKind] {
 pub fn exporter_kinds() -> &'static [ExporterKind] {
     &[
         kinds::file::EXPORTER,
+        kinds::tables::CSV,
+        #[cfg(feature = "parquet")]
+        kinds::tables::PARQUET,
+        #[cfg(feature = "parquet")]
+        kinds::tables::ARROW,
         kinds::http::PUSH,
         kinds::program::EXPORTER,
         #[cfg(feature = "line-protocol")]
         kinds::influxdb::EXPORTER,
         #[cfg(feature = "mqtt")]
         kinds::mqtt::EXPORTER,
+        #[cfg(feature = "postgres")]
+        kinds::postgres::EXPORTER,
         kinds::dpws::EXPORTER,
         kinds::gsn::ASYNC_EXPORTER,
         kinds::gsn::PUSH_EXPORTER,

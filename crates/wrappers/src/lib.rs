@@ -22,6 +22,7 @@ mod node;
 mod notes;
 mod schema;
 mod sent;
+pub mod table_file;
 mod wrapper;
 
 pub use batch::{
@@ -38,6 +39,7 @@ pub use kind::{
     Browse, Condition, Delivery, ExporterKind, ExporterOpening, Form, Inbound, Receipt,
     ShareExceeded, WrapperKind, WrapperOpening, databases, exporter_kinds, wrapper_kinds,
 };
+pub use kinds::browse::kind_of_address;
 pub use kinds::program::{ProgramCheck, check_program};
 pub use node::{NodeParts, StreamNow};
 pub use notes::Notes;
@@ -86,6 +88,28 @@ mod tests {
     }
 
     pub(crate) use self::open as open_in;
+
+    /// The example files in the section of docs/wrappers.md with this title; each begins with a comment.
+    pub(crate) fn examples(title: &str) -> Vec<String> {
+        let document = include_str!("../../../docs/wrappers.md");
+        let start = document.find(&format!("\n## `{title}`\n")).unwrap();
+        let section = &document[start + 4..];
+        let section = &section[..section.find("\n## ").unwrap()];
+        let mut found: Vec<String> = Vec::new();
+        for line in section.lines() {
+            let Some(line) = line.strip_prefix("    ") else {
+                continue;
+            };
+            if line.starts_with("# ") && line.ends_with(".toml") {
+                found.push(String::new());
+            }
+            if let Some(example) = found.last_mut() {
+                example.push_str(line);
+                example.push('\n');
+            }
+        }
+        found
+    }
 
     /// An element with one number.
     pub(crate) fn element(value: f64) -> StreamElement {

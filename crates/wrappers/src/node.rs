@@ -18,6 +18,8 @@ pub struct StreamNow {
     pub level: Level,
     /// The number of its newest element.
     pub last: u64,
+    /// The key of the device that fills it, or the name of the virtual sensor.
+    pub source: String,
 }
 
 /// Looks up a stream by any of its names.

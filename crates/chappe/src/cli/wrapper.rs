@@ -29,7 +29,7 @@ pub(crate) enum Wrapper {
     Check(WrapperCheck),
     /// Print a wrapper's file for a peer, as far as the peer describes itself.
     #[command(
-        after_help = "Examples:\n  chappe wrapper browse /var/log/machine/climate.csv > wrappers/climate.toml\n  chappe wrapper browse plant.db --kind sqlite"
+        after_help = "Examples:\n  chappe wrapper browse /var/log/machine/climate.csv > wrappers/climate.toml\n  chappe wrapper browse plant.db --kind sqlite\n  PGPASSWORD=... chappe wrapper browse postgres://chappe@localhost/plant"
     )]
     Browse(WrapperBrowse),
     /// List messages that a wrapper received and could not decode.
@@ -93,11 +93,11 @@ pub(crate) struct WrapperCheck {
 /// Flags of `wrapper browse`.
 #[derive(Debug, Args)]
 pub(crate) struct WrapperBrowse {
-    /// The peer: a file or a database.
+    /// The peer: a file, or the address of a database such as postgres://USER@HOST/DATABASE.
     pub address: String,
     /// The kind of the wrapper.
     ///
-    /// Default: `sqlite` for names ending in .db, .sqlite and .sqlite3, else `file`.
+    /// Default: by the scheme of the address; `sqlite` for names ending in .db, .sqlite and .sqlite3, else `file`.
     #[arg(long, value_name = "KIND")]
     pub kind: Option<String>,
 }

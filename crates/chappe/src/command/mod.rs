@@ -13,6 +13,7 @@ pub(crate) mod device;
 pub(crate) mod doctor;
 pub(crate) mod exclusion;
 pub(crate) mod exi;
+pub(crate) mod export;
 pub(crate) mod find;
 pub(crate) mod key;
 pub(crate) mod link;

@@ -18,7 +18,7 @@ use crate::output::Failure;
 
 /// Bytes of one answer; a page of elements with waveforms is below 16 MiB.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// Bytes of one live event.
+/// Bytes of one live event, or of one line.
 const EVENT_BYTES_MAX: usize = 16 << 20;
 
 /// Time to connect to a node.
@@ -188,6 +188,17 @@ impl NodeClient {
         Ok(())
     }
 
+    /// Opens an answer of lines of JSON.
+    pub(crate) async fn lines(&self, path: &str) -> Result<Lines, Failure> {
+        let accept = "application/x-ndjson";
+        let response = self.send(Method::GET, path, accept, None).await?;
+        Ok(Lines {
+            body: response.into_body(),
+            buffer: Vec::new(),
+            at: 0,
+        })
+    }
+
     /// Opens a stream of server-sent events.
     pub(crate) async fn events(&self, path: &str) -> Result<Events, Failure> {
         let response = self
@@ -313,6 +324,48 @@ async fn read(response: Response<Incoming>) -> Result<Bytes, Failure> {
     collected
         .map(http_body_util::Collected::to_bytes)
         .map_err(|error| Failure::new(error.to_string()))
+}
+
+/// Lines of an answer.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    body: Incoming,
+    buffer: Vec<u8>,
+    /// Where the next line begins in the buffer.
+    at: usize,
+}
+
+impl Lines {
+    /// The next line; `None` at the end of the answer.
+    pub(crate) async fn next(&mut self) -> Result<Option<String>, Failure> {
+        let mut searched = self.at;
+        loop {
+            let end = self.buffer[searched..]
+                .iter()
+                .position(|byte| *byte == b'\n');
+            if let Some(end) = end {
+                let end = searched + end;
+                let line = String::from_utf8_lossy(&self.buffer[self.at..end]).into_owned();
+                self.at = end + 1;
+                return Ok(Some(line));
+            }
+            self.buffer.drain(..self.at);
+            self.at = 0;
+            searched = self.buffer.len();
+            if searched > EVENT_BYTES_MAX {
+                let text = format!("a line of the node exceeds {EVENT_BYTES_MAX} bytes");
+                return Err(Failure::new(text));
+            }
+            match self.body.frame().await {
+                Some(frame) => {
+                    if let Ok(data) = frame?.into_data() {
+                        self.buffer.extend_from_slice(&data);
+                    }
+                }
+                None => return Ok(None),
+            }
+        }
+    }
 }
 
 /// One server-sent event.

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use chappe_stream::view::ElementView;
-use chappe_wrappers::{Batch, Condition, WrapperFile, WrapperOpening, wrapper_kinds};
+use chappe_wrappers::{
+    Batch, Condition, WrapperFile, WrapperOpening, kind_of_address, wrapper_kinds,
+};
 use serde_json::{Value, json};
 
 use super::network;
@@ -293,9 +295,7 @@ async fn try_file(flags: WrapperTry, json: bool) -> Outcome {
 }
 
 fn browse(flags: &WrapperBrowse) -> Outcome {
-    let endings = [".db", ".sqlite", ".sqlite3"];
-    let is_database = endings.iter().any(|ending| flags.address.ends_with(ending));
-    let default = if is_database { "sqlite" } else { "file" };
+    let default = kind_of_address(&flags.address);
     let name = flags.kind.as_deref().unwrap_or(default);
     let kinds = wrapper_kinds().iter();
     let mut able = kinds.filter_map(|kind| Some((kind.name, kind.browse?)));

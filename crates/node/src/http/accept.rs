@@ -47,6 +47,12 @@ impl Accepted {
         best.map(|(_, format)| *format)
     }
 
+    /// Whether this media type itself is accepted.
+    pub(super) fn has(&self, media_type: &str) -> bool {
+        let is_it = |(range, weight): &(String, u16)| range == media_type && *weight > 0;
+        self.ranges.iter().any(is_it)
+    }
+
     /// The weight of a format: that of the most specific range that includes it.
     fn weight(&self, format: ResultFormat) -> u16 {
         if self.ranges.is_empty() {

@@ -23,8 +23,10 @@ use crate::accounts::Caller;
 use crate::catalogue::Entry;
 use crate::permits::{Permit, RequestKind};
 use crate::shared::App;
-use crate::view::ElementView;
+use crate::view::{ElementView, ExactElementView};
 
+/// The media type of lines of JSON.
+pub(super) const NDJSON: &str = "application/x-ndjson";
 /// Bytes of JSON in one chunk. A shorter answer is sent whole.
 const CHUNK_BYTES: usize = 256 << 10;
 /// An answer is abandoned if the client receives nothing for this long.
@@ -43,6 +45,8 @@ pub(super) enum Gaps {
 pub(super) enum Form {
     /// Elements with their positions, and where to continue.
     Elements(Units),
+    /// A line for each element, which keeps all numbers; the last one says where to continue.
+    Lines(Units),
     /// GSN's form: a feature up to its values, which are arrays of the fields of a schema.
     Gsn {
         /// The text before the first value.
@@ -94,11 +98,6 @@ impl Page {
         }
     }
 
-    /// The same answer with fields in other units.
-    pub(super) fn in_units(self, units: Units) -> Self {
-        self.in_form(Form::Elements(units))
-    }
-
     /// The same answer in another form.
     pub(super) fn in_form(self, form: Form) -> Self {
         Self { form, ..self }
@@ -131,12 +130,14 @@ impl Page {
                 let name = name.map_err(|error| Problem::internal(error.to_string()))?;
                 format!("{{\"stream\":{name},\"elements\":[")
             }
+            Form::Lines(_) => String::new(),
             Form::Gsn { head, .. } => head.clone(),
         };
         let kind = match &self.form {
             // GSN's wrapper reads a text of no declared encoding as ISO 8859-1.
             Form::Gsn { .. } => "application/json; charset=utf-8",
             Form::Elements(_) => "application/json",
+            Form::Lines(_) => NDJSON,
         };
         let is_gone = Arc::<AtomicBool>::default();
         let _watch = Watch(is_gone.clone());
@@ -236,7 +237,7 @@ impl Page {
         }
         let schema = self.scan.schema();
         let columns = match &self.form {
-            Form::Elements(units) => {
+            Form::Elements(units) | Form::Lines(units) => {
                 units.apply(schema, &mut piece);
                 None
             }
@@ -244,8 +245,11 @@ impl Page {
                 schema: announced, ..
             } => Some(Columns::new(announced, schema)),
         };
+        let is_lines = matches!(self.form, Form::Lines(_));
         for element in &piece {
-            text.push_str(if self.last.is_some() { "," } else { "" });
+            if self.last.is_some() && !is_lines {
+                text.push(',');
+            }
             match &columns {
                 Some(columns) => columns.write(element, text),
                 None => {
@@ -254,11 +258,15 @@ impl Page {
                         element,
                         schema,
                     };
-                    let json = serde_json::to_string(&view);
+                    let json = match is_lines {
+                        true => serde_json::to_string(&ExactElementView(view)),
+                        false => serde_json::to_string(&view),
+                    };
                     let malformed = |error: serde_json::Error| {
                         StoreError::Codec(chappe_stream::CodecError::Malformed(error.to_string()))
                     };
                     text.push_str(&json.map_err(malformed)?);
+                    text.push_str(if is_lines { "\n" } else { "" });
                 }
             }
             self.last_ms = milliseconds(element);
@@ -296,6 +304,11 @@ impl Page {
             "next_after": self.last.map(|position| position.to_string()),
             "damaged": damaged,
         });
+        if matches!(self.form, Form::Lines(_)) {
+            text.push_str(&end.to_string());
+            text.push('\n');
+            return;
+        }
         text.push_str("],");
         text.push_str(&end.to_string()[1..]);
     }

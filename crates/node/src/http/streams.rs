@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use chappe_identity::Role;
 use chappe_log::Error;
@@ -14,8 +14,9 @@ use chappe_stream::{Position, RenameError as NamesError, StoreError, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::accept::Accepted;
 use super::guard::{Subject, outside_problem};
-use super::page::{Gaps, Page};
+use super::page::{Form, Gaps, NDJSON, Page};
 use super::paging::{self, Paging};
 use super::params::{self, Name, Params};
 use super::parts;
@@ -315,10 +316,13 @@ pub(crate) struct Elements {
     damaged: u64,
 }
 
-/// Elements of a stream.
+/// Elements of a stream. A client that accepts `application/x-ndjson` gets a line of JSON for each element, in which
+/// numbers that are not finite are the texts `NaN`, `Infinity` and `-Infinity`, and a last line with `truncated`,
+/// `next_after` and `damaged`; without that line the answer is incomplete.
 #[utoipa::path(get, path = "/api/v1/streams/{name}/elements", tag = "streams",
     params(("name" = String, Path, description = "The stream's name"), ElementParams),
-    responses((status = 200, body = Elements), (status = 400, body = Problem),
+    responses((status = 200, content((Elements = "application/json"), (String = "application/x-ndjson"))),
+        (status = 400, body = Problem),
         (status = 404, body = Problem),
         (status = 409, body = Problem, description = "the log rolled back past the position"),
         (status = 410, body = Problem, description = "the elements are no longer kept"),
@@ -329,13 +333,18 @@ pub(super) async fn elements(
     caller: Caller,
     Name(name): Name,
     Params(params): Params<ElementParams>,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let entry = find(&app, &caller, &name)?;
     let most = app.config.limits.elements;
     let units = Units::of(params.units.as_deref(), &entry.log.schema())?;
     let selection = Selection::of(params, most)?;
     let is_range = matches!(selection, Selection::Range(..));
-    let page = selection.page(entry)?.in_units(units);
+    let form = match Accepted::of(&headers).has(NDJSON) {
+        true => Form::Lines(units),
+        false => Form::Elements(units),
+    };
+    let page = selection.page(entry)?.in_form(form);
     match is_range {
         // The limit bounds the elements of the answer, not those that are read to find them.
         true => page.with_permits(app, caller).respond().await,

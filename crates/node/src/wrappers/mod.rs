@@ -364,6 +364,7 @@ fn node_parts(app: &App) -> NodeParts {
                 schema: log.schema(),
                 level: log.log().level(),
                 last: log.log().last(),
+                source: entry.source(),
             })
         }),
         signing: app.signatures.clone().map(|signatures| Signing {

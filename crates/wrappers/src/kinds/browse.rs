@@ -15,11 +15,29 @@ use crate::WrapperError;
 /// Bytes of a file that are looked at.
 const LOOK_BYTES: u64 = 256 << 10;
 /// Most fields of a printed stream.
-const FIELDS_MAX: usize = 256;
+pub(super) const FIELDS_MAX: usize = 256;
+
+/// Schemes of addresses, and the kinds whose peers they name.
+const SCHEMES: [(&str, &str); 2] = [("postgres", "postgres"), ("postgresql", "postgres")];
+/// Endings of databases.
+const DATABASES: [&str; 3] = [".db", ".sqlite", ".sqlite3"];
+
+/// The kind of wrapper that reads the peer at an address.
+#[must_use]
+pub fn kind_of_address(address: &str) -> &str {
+    let scheme = address.split_once("://").map(|(scheme, _)| scheme);
+    let known = SCHEMES.iter().find(|(known, _)| Some(*known) == scheme);
+    let is_database = DATABASES.iter().any(|ending| address.ends_with(ending));
+    match (known, is_database) {
+        (Some((_, kind)), _) => kind,
+        (None, true) => "sqlite",
+        (None, false) => "file",
+    }
+}
 
 /// The type that all values of a column have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
+pub(super) enum Found {
     Nothing,
     Boolean,
     Integer,
@@ -27,6 +45,8 @@ enum Found {
     /// A time in the form of RFC 3339.
     Time,
     Text,
+    #[cfg(feature = "postgres")]
+    Bytes,
 }
 
 impl Found {
@@ -67,12 +87,14 @@ impl Found {
             Self::Integer => "integer",
             Self::Double => "double",
             Self::Nothing | Self::Time | Self::Text => "text",
+            #[cfg(feature = "postgres")]
+            Self::Bytes => "bytes",
         }
     }
 }
 
 /// Columns with their types, in order.
-type Columns = Vec<(String, Found)>;
+pub(super) type Columns = Vec<(String, Found)>;
 
 fn note(columns: &mut Columns, name: &str, found: Found) {
     if let Some((_, known)) = columns.iter_mut().find(|(known, _)| known == name) {
@@ -221,7 +243,13 @@ fn declared_type(declared: &str) -> Found {
 }
 
 /// Adds a stream with a field for each column.
-fn stream(toml: &mut String, name: &str, comment: Option<&str>, columns: &Columns, is_json: bool) {
+pub(super) fn stream(
+    toml: &mut String,
+    name: &str,
+    comment: Option<&str>,
+    columns: &Columns,
+    is_json: bool,
+) {
     if let Some(comment) = comment {
         let _ = writeln!(toml, "{comment}");
     }
@@ -252,7 +280,7 @@ fn stream(toml: &mut String, name: &str, comment: Option<&str>, columns: &Column
 }
 
 /// A text in single quotes, as JSONPath writes names.
-fn json_quoted(text: &str) -> String {
+pub(super) fn json_quoted(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
@@ -273,7 +301,8 @@ fn field_name(column: &str) -> String {
     }
 }
 
-fn quoted(text: &str) -> String {
+/// A text as TOML writes it.
+pub(super) fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 

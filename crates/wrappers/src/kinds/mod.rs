@@ -1,6 +1,6 @@
 //! The protocols, one module each.
 
-mod browse;
+pub(crate) mod browse;
 pub(crate) mod clock;
 #[cfg(feature = "dds")]
 pub(crate) mod dds;
@@ -13,6 +13,9 @@ pub(crate) mod influxdb;
 pub(crate) mod lines;
 #[cfg(feature = "mqtt")]
 pub(crate) mod mqtt;
+mod pipeline;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
 pub(crate) mod program;
 #[cfg(feature = "remote-write")]
 pub(crate) mod remote_write;
@@ -20,4 +23,5 @@ pub(crate) mod remote_write;
 mod series;
 pub(crate) mod sqlite;
 pub(crate) mod system;
+pub(crate) mod tables;
 mod template;

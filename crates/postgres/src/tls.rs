@@ -13,15 +13,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::Socket;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 
-use crate::options::OpenError;
+use crate::options::ConnectError;
 
 /// Makes connections that trust the given authorities.
 #[derive(Clone)]
 pub(crate) struct Connector(Arc<ClientConfig>);
 
 impl Connector {
-    pub(crate) fn new(pem: &[u8]) -> Result<Self, OpenError> {
-        let bad = |error: String| OpenError::Authorities(error);
+    pub(crate) fn new(pem: &[u8]) -> Result<Self, ConnectError> {
+        let bad = |error: String| ConnectError::Authorities(error);
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
             let certificate = certificate.map_err(|error| bad(error.to_string()))?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio_postgres::config::{Host, SslMode};
 
+use crate::connection::{Target, describe};
 use crate::tls;
 
 /// Time for a connection to be made.
@@ -30,10 +31,10 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// The reason why the journal was not opened.
+/// The reason why there is no connection.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum OpenError {
+pub enum ConnectError {
     /// The URL is not one of PostgreSQL.
     #[error("the URL of PostgreSQL cannot be read: {0}")]
     Url(String),
@@ -49,32 +50,18 @@ pub enum OpenError {
     /// PostgreSQL cannot be reached, or refuses the node.
     #[error("cannot connect to PostgreSQL: {0}")]
     Connect(String),
-    /// The tables were made by another version of this program.
-    #[error("the registry in PostgreSQL has version {found}; this program reads version {known}")]
-    Version {
-        /// The version found.
-        found: i32,
-        /// The version that this program reads.
-        known: i32,
-    },
-    /// The thread was not started.
-    #[error("cannot start a thread: {0}")]
-    Thread(std::io::Error),
-}
-
-/// What a connection needs.
-#[derive(Clone)]
-pub(crate) struct Target {
-    pub(crate) config: tokio_postgres::Config,
-    pub(crate) tls: Option<tls::Connector>,
 }
 
 impl Options {
-    pub(crate) fn target(&self) -> Result<Target, OpenError> {
+    /// What a connection needs.
+    ///
+    /// # Errors
+    /// The URL or the certificates cannot be read, or the connection would cross a network without TLS.
+    pub fn target(&self) -> Result<Target, ConnectError> {
         let mut config: tokio_postgres::Config = self
             .url
             .parse()
-            .map_err(|error| OpenError::Url(describe(&error)))?;
+            .map_err(|error| ConnectError::Url(describe(&error)))?;
         if let Some(password) = &self.password {
             config.password(password);
         }
@@ -92,7 +79,7 @@ impl Options {
                 if config.get_ssl_mode() != SslMode::Disable
                     && let Some(far) = config.get_hosts().iter().find_map(beyond_loopback)
                 {
-                    return Err(OpenError::NotEncrypted(far));
+                    return Err(ConnectError::NotEncrypted(far));
                 }
                 config.ssl_mode(SslMode::Disable);
                 None
@@ -114,21 +101,11 @@ fn beyond_loopback(host: &Host) -> Option<String> {
     }
 }
 
-/// An error of the client with its cause: it alone says only what was attempted.
-pub(crate) fn describe(error: &tokio_postgres::Error) -> String {
-    use std::error::Error as _;
-    match (error.as_db_error(), error.source()) {
-        (Some(db), _) => db.message().to_owned(),
-        (None, Some(source)) => format!("{error}: {source}"),
-        (None, None) => error.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn target(url: &str) -> Result<Target, OpenError> {
+    fn target(url: &str) -> Result<Target, ConnectError> {
         let options = Options {
             url: url.to_owned(),
             password: None,
@@ -144,8 +121,8 @@ mod tests {
         assert!(target("postgres://chappe@/chappe?host=/run/postgresql").is_ok());
         assert!(target("postgres://chappe@db.example/chappe?sslmode=disable").is_ok());
         let refused = target("postgres://chappe@db.example/chappe");
-        assert!(matches!(refused, Err(OpenError::NotEncrypted(host)) if host == "db.example"));
-        assert!(matches!(target("mysql://x"), Err(OpenError::Url(_))));
+        assert!(matches!(refused, Err(ConnectError::NotEncrypted(host)) if host == "db.example"));
+        assert!(matches!(target("mysql://x"), Err(ConnectError::Url(_))));
     }
 
     #[test]
@@ -155,6 +132,9 @@ mod tests {
             password: None,
             authorities: Some(b"no certificate".to_vec()),
         };
-        assert!(matches!(options.target(), Err(OpenError::Authorities(_))));
+        assert!(matches!(
+            options.target(),
+            Err(ConnectError::Authorities(_))
+        ));
     }
 }
