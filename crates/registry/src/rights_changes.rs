@@ -106,6 +106,55 @@ impl Registry {
         }
     }
 
+    /// Publishes new entities in the name of `principal`, all of them or none.
+    ///
+    /// # Errors
+    /// [`Error::KeyTaken`] if there is an entity with one of the keys; those of [`Registry::publish_within`].
+    pub fn publish_new_as(
+        &self,
+        principal: &Principal,
+        entities: &[Entity],
+        room: &Room,
+    ) -> Result<Option<Publication>, Error> {
+        for entity in entities {
+            entity.validate()?;
+        }
+        let (publication, ()) = self.transact(room, |state| {
+            for entity in entities {
+                match require(state, &entity.key, principal, Right::Write) {
+                    Err(Error::Unknown(_)) if state.rule_of(&entity.key).is_none() => {}
+                    _ => return Err(Error::KeyTaken(entity.key.clone())),
+                }
+            }
+            let steps = entities.iter().cloned().map(Step::Publish).collect();
+            Ok::<_, Error>((steps, ()))
+        })?;
+        Ok(publication)
+    }
+
+    /// Removes entities in the name of `principal`, all of them or none; those that do not exist are skipped.
+    ///
+    /// # Errors
+    /// [`Error::NoRight`]; those of [`Registry::remove`].
+    pub fn remove_all_as(
+        &self,
+        principal: &Principal,
+        keys: &[String],
+    ) -> Result<Option<Publication>, Error> {
+        let (publication, ()) = self.transact(&Room::default(), |state| {
+            let mut steps = Vec::new();
+            for key in keys {
+                match require(state, key, principal, Right::Write) {
+                    Ok(_) => steps.push(Step::Remove(key.clone())),
+                    Err(Error::Unknown(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok::<_, Error>((steps, ()))
+        })?;
+        Ok(publication)
+    }
+
     /// Removes the entity `key` in the name of `principal`.
     ///
     /// # Errors

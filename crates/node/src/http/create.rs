@@ -1,5 +1,7 @@
 //! Streams that clients define.
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::Json;
 use axum::body::Body;
@@ -22,7 +24,7 @@ use super::shapes;
 use super::streams::Stream;
 use super::write::busy;
 use crate::accounts::{Caller, Shares, Unchanged, View};
-use crate::catalogue::{CatalogueError, is_own_name, same_table};
+use crate::catalogue::{CatalogueError, Entry, is_own_name, same_table};
 
 use crate::shared::App;
 use crate::streams::StreamSpec;
@@ -207,6 +209,26 @@ async fn define(
     definition: Definition,
     caller: &Caller,
 ) -> Result<Response, Problem> {
+    let (entry, is_new) = define_stream(app, name, definition, caller).await?;
+    let shown = Json(Stream::of(&entry));
+    if !is_new {
+        let mut response = shown.into_response();
+        response.extensions_mut().insert(Unchanged);
+        return Ok(response);
+    }
+    let path = format!("/api/v1/streams/{name}");
+    let location = [(header::LOCATION, path)];
+    let subject = Extension(Subject(name.to_owned()));
+    Ok((StatusCode::CREATED, subject, location, shown).into_response())
+}
+
+/// Defines a stream that clients write, if it does not exist; returns it, and whether it is new.
+pub(super) async fn define_stream(
+    app: &App,
+    name: &str,
+    definition: Definition,
+    caller: &Caller,
+) -> Result<(Arc<Entry>, bool), Problem> {
     let _turn = app.defining.lock().await;
     if let Some(entry) = app.catalogue.get(name) {
         let source = entry.source();
@@ -220,9 +242,7 @@ async fn define(
                 conflict(detail).hint("remove the stream first, or define one under another name")
             );
         }
-        let mut response = Json(Stream::of(&entry)).into_response();
-        response.extensions_mut().insert(Unchanged);
-        return Ok(response);
+        return Ok((entry, false));
     }
     if let Some(other) = same_table(app.catalogue.entries().iter(), name) {
         let other = match View::of_reader(app, caller).has(other) {
@@ -255,11 +275,7 @@ async fn define(
         .await
         .map_err(|_| Problem::internal("counting the stream failed"))?;
     app.registrar.publish(vec![entity]).await;
-    let path = format!("/api/v1/streams/{name}");
-    let location = [(header::LOCATION, path)];
-    let subject = Extension(Subject(name.to_owned()));
-    let shown = Json(Stream::of(&entry));
-    Ok((StatusCode::CREATED, subject, location, shown).into_response())
+    Ok((entry, true))
 }
 
 /// Bytes of all texts of a definition.

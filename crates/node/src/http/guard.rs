@@ -343,6 +343,7 @@ fn is_guarded(path: &str) -> bool {
         "/things/",
         "/events/",
         "/search/",
+        "/sensorthings/",
         "/.well-known/",
         "/influxdb/",
     ];

@@ -37,6 +37,7 @@ mod registry_file;
 mod rights;
 mod routes;
 mod sensors;
+mod sensorthings;
 mod server;
 pub(crate) mod shapes;
 mod signed;
@@ -159,6 +160,37 @@ pub(crate) fn routes() -> Routes {
             "manage_registry_subscription",
             OPEN,
             eventing::manage,
+        )
+        .get(
+            sensorthings::ROOT,
+            "get_sensorthings",
+            restricted,
+            sensorthings::root,
+        )
+        .get(
+            sensorthings::BELOW,
+            "read_sensorthings",
+            restricted,
+            sensorthings::get,
+        )
+        // Its handler checks which streams and whether entities of the whole node are concerned.
+        .post(
+            sensorthings::BELOW,
+            "create_in_sensorthings",
+            WRITE.filtered(),
+            sensorthings::post,
+        )
+        .patch(
+            sensorthings::BELOW,
+            "change_in_sensorthings",
+            WRITE,
+            sensorthings::patch,
+        )
+        .delete(
+            sensorthings::BELOW,
+            "remove_from_sensorthings",
+            WRITE,
+            sensorthings::delete,
         )
         .under("/api/v1")
         .get(

@@ -46,6 +46,7 @@ mod sensor_restart;
 mod sensor_schema;
 mod sensor_windows;
 mod sensor_wrappers;
+mod sensorthings;
 mod shares;
 mod signed_devices;
 mod signed_uddi;
