@@ -124,8 +124,8 @@ impl Decoder {
         self.add(&Message::new(body, now), body, batch);
     }
 
-    #[cfg(feature = "mqtt")]
-    /// Like [`Decoder::message`], with the values of a topic.
+    #[cfg(any(feature = "coap", feature = "mqtt"))]
+    /// Like [`Decoder::message`], with the values of a topic or a path.
     pub(crate) fn attributed(&mut self, message: &Message<'_>, batch: &mut Batch) {
         self.add(message, message.body, batch);
     }

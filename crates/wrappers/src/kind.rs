@@ -197,6 +197,10 @@ pub fn wrapper_kinds() -> &'static [WrapperKind] {
         kinds::influxdb::WRAPPER,
         #[cfg(feature = "remote-write")]
         kinds::remote_write::WRAPPER,
+        #[cfg(feature = "coap")]
+        kinds::coap::WRAPPER,
+        #[cfg(feature = "modbus")]
+        kinds::modbus::WRAPPER,
         #[cfg(feature = "mqtt")]
         kinds::mqtt::WRAPPER,
         #[cfg(feature = "postgres")]

@@ -52,6 +52,12 @@ pub mod program {
     };
 }
 
+/// The protocol of kind `coap` as a machine.
+#[cfg(feature = "coap")]
+pub mod coap {
+    pub use crate::kinds::coap::{Client, Event, Pace, Sum, Target};
+}
+
 pub use wrapper::{Command, Step, Wrapper, WrapperError};
 
 #[cfg(test)]

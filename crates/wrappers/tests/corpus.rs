@@ -1,9 +1,14 @@
 //! Goal: every test run checks the properties of the fuzz targets.
-//! Method: replays `fuzz/corpus/program_lines` and `fuzz/corpus/ingest`, and changes of them, through the targets'
-//! checks.
+//! Method: replays their corpora in `fuzz/corpus`, and changes of them, through the targets' checks.
 
+#[cfg(feature = "mqtt")]
+#[path = "../../../fuzz/checks/announced.rs"]
+mod announced;
 #[path = "../../../fuzz/checks/bounds.rs"]
 mod bounds;
+#[cfg(feature = "coap")]
+#[path = "../../../fuzz/checks/coap.rs"]
+mod coap;
 #[path = "../../../fuzz/checks/corpus.rs"]
 mod corpus;
 #[cfg(all(feature = "line-protocol", feature = "remote-write"))]
@@ -14,31 +19,40 @@ mod program_lines;
 
 use proptest::prelude::*;
 
-#[test]
-fn the_corpus_holds() {
-    corpus::replay("program_lines", 8, |input| {
-        program_lines::check(input);
+/// Checks each of at least `least` inputs, its beginnings, and it with one other bit in each of its bytes.
+fn replay(name: &str, least: usize, check: fn(&[u8])) {
+    corpus::replay(name, least, |input| {
+        check(input);
         for at in 0..input.len().min(600) {
             let mut changed = input.to_vec();
             changed[at] ^= 1 << (at % 8);
-            program_lines::check(&changed);
-            program_lines::check(&input[..at]);
+            check(&changed);
+            check(&input[..at]);
         }
     });
+}
+
+#[test]
+fn lines_of_programs_hold() {
+    replay("program_lines", 8, program_lines::check);
+}
+
+#[cfg(feature = "mqtt")]
+#[test]
+fn announcements_hold() {
+    replay("announced", 2, announced::check);
+}
+
+#[cfg(feature = "coap")]
+#[test]
+fn messages_of_coap_hold() {
+    replay("coap", 3, coap::check);
 }
 
 #[cfg(all(feature = "line-protocol", feature = "remote-write"))]
 #[test]
 fn messages_of_agents_hold() {
-    corpus::replay("ingest", 5, |input| {
-        ingest::check(input);
-        for at in 0..input.len().min(400) {
-            let mut changed = input.to_vec();
-            changed[at] ^= 1 << (at % 8);
-            ingest::check(&changed);
-            ingest::check(&input[..at]);
-        }
-    });
+    replay("ingest", 5, ingest::check);
 }
 
 proptest! {

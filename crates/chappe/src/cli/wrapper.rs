@@ -29,7 +29,7 @@ pub(crate) enum Wrapper {
     Check(WrapperCheck),
     /// Print a wrapper's file for a peer, as far as the peer describes itself.
     #[command(
-        after_help = "Examples:\n  chappe wrapper browse /var/log/machine/climate.csv > wrappers/climate.toml\n  chappe wrapper browse plant.db --kind sqlite\n  PGPASSWORD=... chappe wrapper browse postgres://chappe@localhost/plant"
+        after_help = "Examples:\n  chappe wrapper browse /var/log/machine/climate.csv > wrappers/climate.toml\n  chappe wrapper browse plant.db --kind sqlite\n  PGPASSWORD=... chappe wrapper browse postgres://chappe@localhost/plant\n  chappe wrapper browse modbus://10.0.0.5:502/1"
     )]
     Browse(WrapperBrowse),
     /// List messages that a wrapper received and could not decode.
@@ -93,7 +93,7 @@ pub(crate) struct WrapperCheck {
 /// Flags of `wrapper browse`.
 #[derive(Debug, Args)]
 pub(crate) struct WrapperBrowse {
-    /// The peer: a file, or the address of a database such as postgres://USER@HOST/DATABASE.
+    /// The peer: a file, a database, or an address such as mqtt://HOST or modbus://HOST:PORT/UNIT.
     pub address: String,
     /// The kind of the wrapper.
     ///

@@ -17,21 +17,22 @@ const LOOK_BYTES: u64 = 256 << 10;
 /// Most fields of a printed stream.
 pub(super) const FIELDS_MAX: usize = 256;
 
-/// Schemes of addresses, and the kinds whose peers they name.
-const SCHEMES: [(&str, &str); 2] = [("postgres", "postgres"), ("postgresql", "postgres")];
 /// Endings of databases.
 const DATABASES: [&str; 3] = [".db", ".sqlite", ".sqlite3"];
 
-/// The kind of wrapper that reads the peer at an address.
+/// The kind of wrapper that reads the peer at an address: by its scheme, else by the ending of a file's name.
 #[must_use]
 pub fn kind_of_address(address: &str) -> &str {
-    let scheme = address.split_once("://").map(|(scheme, _)| scheme);
-    let known = SCHEMES.iter().find(|(known, _)| Some(*known) == scheme);
-    let is_database = DATABASES.iter().any(|ending| address.ends_with(ending));
-    match (known, is_database) {
-        (Some((_, kind)), _) => kind,
-        (None, true) => "sqlite",
-        (None, false) => "file",
+    let Some((scheme, _)) = address.split_once("://") else {
+        let is_database = DATABASES.iter().any(|ending| address.ends_with(ending));
+        return if is_database { "sqlite" } else { "file" };
+    };
+    // `modbus+rtu` is a form of `modbus`, `mqtts` is `mqtt` over TLS.
+    let form = scheme.split_once('+').map_or(scheme, |(kind, _)| kind);
+    match form {
+        "mqtts" => "mqtt",
+        "postgresql" => "postgres",
+        _ => form,
     }
 }
 
@@ -102,6 +103,23 @@ fn note(columns: &mut Columns, name: &str, found: Found) {
     } else if columns.len() < FIELDS_MAX {
         columns.push((name.to_owned(), found));
     }
+}
+
+/// Runs a future to its end on a thread of its own: the caller may be a task of a runtime, which must not start another.
+#[cfg(any(feature = "coap", feature = "modbus"))]
+pub(super) fn run<T: Send>(
+    future: impl Future<Output = Result<T, WrapperError>> + Send,
+) -> Result<T, WrapperError> {
+    let run = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().build();
+        let runtime = runtime.map_err(|error| WrapperError::peer(error.to_string()))?;
+        runtime.block_on(future)
+    };
+    std::thread::scope(|scope| {
+        let ended = scope.spawn(run).join();
+        ended.unwrap_or_else(|_| Err(WrapperError::peer("the requests have ended")))
+    })
 }
 
 /// The file of a wrapper of kind `file`.

@@ -2,6 +2,8 @@
 
 pub(crate) mod browse;
 pub(crate) mod clock;
+#[cfg(feature = "coap")]
+pub(crate) mod coap;
 #[cfg(feature = "dds")]
 pub(crate) mod dds;
 pub(crate) mod dpws;
@@ -11,6 +13,8 @@ pub(crate) mod http;
 #[cfg(feature = "line-protocol")]
 pub(crate) mod influxdb;
 pub(crate) mod lines;
+#[cfg(feature = "modbus")]
+pub(crate) mod modbus;
 #[cfg(feature = "mqtt")]
 pub(crate) mod mqtt;
 mod pipeline;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tokio::sync::{mpsc, oneshot};
 
 use super::*;
-use crate::tests::wrapper_file;
+use crate::tests::{examples, wrapper_file};
 use crate::{Batch, Condition, Form, Inbound, Receipt};
 
 /// Sends bodies one after another to a wrapper; returns the elements of each, and its answer.
@@ -191,18 +191,6 @@ fn the_keys_of_a_file_are_checked() {
     assert_eq!(fault(stream), Err("stream".to_owned()));
     let file = wrapper_file("kind = \"influxdb\"\ndatabases = [\"telegraf\"]\n");
     assert_eq!(crate::databases(&file), ["telegraf"]);
-}
-
-/// The examples of files in a section of docs/wrappers.md.
-fn examples(section: &str) -> Vec<String> {
-    let document = include_str!("../../../../../docs/wrappers.md");
-    let (_, rest) = document.split_once(&format!("\n## `{section}`\n")).unwrap();
-    let text = rest.split("\n## ").next().unwrap();
-    let blocks = text.split("\n\n").map(|block| {
-        let lines = block.lines().filter_map(|line| line.strip_prefix("    "));
-        lines.collect::<Vec<_>>().join("\n")
-    });
-    blocks.filter(|block| block.contains("kind = \"")).collect()
 }
 
 #[test]
