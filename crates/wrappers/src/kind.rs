@@ -205,6 +205,10 @@ pub fn wrapper_kinds() -> &'static [WrapperKind] {
         kinds::mqtt::WRAPPER,
         #[cfg(feature = "postgres")]
         kinds::postgres::WRAPPER,
+        #[cfg(feature = "mqtt")]
+        kinds::mqtt::HOME_ASSISTANT,
+        #[cfg(feature = "mqtt")]
+        kinds::sparkplug::WRAPPER,
         #[cfg(feature = "dds")]
         kinds::dds::WRAPPER,
     ]
@@ -228,6 +232,8 @@ pub fn exporter_kinds() -> &'static [ExporterKind] {
         kinds::mqtt::EXPORTER,
         #[cfg(feature = "postgres")]
         kinds::postgres::EXPORTER,
+        #[cfg(feature = "mqtt")]
+        kinds::sparkplug::EXPORTER,
         kinds::dpws::EXPORTER,
         kinds::gsn::ASYNC_EXPORTER,
         kinds::gsn::PUSH_EXPORTER,

@@ -58,6 +58,13 @@ pub mod coap {
     pub use crate::kinds::coap::{Client, Event, Pace, Sum, Target};
 }
 
+/// Messages of MQTT by which devices announce themselves, read without a connection.
+#[cfg(feature = "mqtt")]
+pub mod announced {
+    pub use crate::kinds::mqtt::read_home_assistant as home_assistant;
+    pub use crate::kinds::sparkplug::read as sparkplug;
+}
+
 pub use wrapper::{Command, Step, Wrapper, WrapperError};
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub(crate) enum Wrapper {
     Check(WrapperCheck),
     /// Print a wrapper's file for a peer, as far as the peer describes itself.
     #[command(
-        after_help = "Examples:\n  chappe wrapper browse /var/log/machine/climate.csv > wrappers/climate.toml\n  chappe wrapper browse plant.db --kind sqlite\n  PGPASSWORD=... chappe wrapper browse postgres://chappe@localhost/plant\n  chappe wrapper browse modbus://10.0.0.5:502/1"
+        after_help = "Examples:\n  chappe wrapper browse /var/log/machine/climate.csv > wrappers/climate.toml\n  chappe wrapper browse plant.db --kind sqlite\n  PGPASSWORD=... chappe wrapper browse postgres://chappe@localhost/plant\n  chappe wrapper browse modbus://10.0.0.5:502/1\n  chappe wrapper browse mqtt://broker.plant.example"
     )]
     Browse(WrapperBrowse),
     /// List messages that a wrapper received and could not decode.

@@ -162,7 +162,7 @@ pub(super) fn file(path: &str) -> Result<String, WrapperError> {
     Ok(toml)
 }
 
-fn json_columns(text: &str) -> Columns {
+pub(super) fn json_columns(text: &str) -> Columns {
     let mut columns = Columns::new();
     for line in text
         .split_inclusive('\n')

@@ -25,6 +25,8 @@ pub(crate) mod program;
 pub(crate) mod remote_write;
 #[cfg(any(feature = "line-protocol", feature = "remote-write"))]
 mod series;
+#[cfg(feature = "mqtt")]
+pub(crate) mod sparkplug;
 pub(crate) mod sqlite;
 pub(crate) mod system;
 pub(crate) mod tables;

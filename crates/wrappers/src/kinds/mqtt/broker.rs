@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use super::session::{Event, Opening, Publication, Receipt, Session, Version};
+use super::session::{Event, Opening, Outcome, Publication, Receipt, Session, Version, Will};
 use crate::kinds::http::peer::{Server, Trust, secret, trust};
 use crate::{CommonKeys, PeerFile, WrapperError};
 
@@ -28,20 +28,25 @@ const READ_BYTES: usize = 64 << 10;
 const EVENTS_MAX: usize = 2;
 /// Orders that wait for the connection.
 const ORDERS_MAX: usize = 512;
+/// Payloads of a topic of availability; reason: the defaults of Home Assistant.
+const ONLINE: &[u8] = b"online";
+const OFFLINE: &[u8] = b"offline";
+/// The token of a birth message, which the connection itself watches.
+const BIRTH: u64 = u64::MAX;
 /// Bytes of output after which it is written.
 const OUTPUT_BYTES: usize = 256 << 10;
 
 /// The keys of every file whose peer is a broker.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
-pub(super) struct Broker {
+pub(in crate::kinds) struct Broker {
     /// The address: mqtt://HOST:PORT, or mqtts:// with TLS. Default ports: 1883 and 8883.
-    pub(super) address: String,
+    pub(in crate::kinds) address: String,
     /// The version of the protocol.
     #[serde(default)]
-    pub(super) version: Version,
+    pub(in crate::kinds) version: Version,
     /// By what the broker knows this client. Default: `chappe-`, the beginning of the node's fingerprint, and the
     /// file's name.
-    pub(super) client_id: Option<String>,
+    pub(in crate::kinds) client_id: Option<String>,
     /// The name of the user.
     user: Option<String>,
     /// File with the password. Relative to this file.
@@ -53,10 +58,13 @@ pub(super) struct Broker {
     certificate: Option<PathBuf>,
     /// File with the key of the certificate. Relative to this file.
     key_file: Option<PathBuf>,
+    /// A topic on which this client is `online`, and `offline` when it is gone: the broker publishes that by its last
+    /// will. Both are retained.
+    availability: Option<String>,
     /// Seconds between two questions whether the broker is there.
     #[serde(default = "keep_alive")]
     #[schemars(range(min = 5, max = 3_600), extend("x-unit" = "s"))]
-    pub(super) keep_alive_s: u16,
+    pub(in crate::kinds) keep_alive_s: u16,
 }
 
 fn keep_alive() -> u16 {
@@ -65,14 +73,14 @@ fn keep_alive() -> u16 {
 
 /// Where the broker is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Address {
+pub(in crate::kinds) struct Address {
     host: String,
     port: u16,
     has_tls: bool,
 }
 
 impl Address {
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(in crate::kinds) fn parse(text: &str) -> Result<Self, String> {
         let form = || "write it as mqtt://HOST:PORT or mqtts://HOST:PORT".to_owned();
         let (scheme, rest) = text.split_once("://").ok_or_else(form)?;
         let (has_tls, default_port) = match scheme {
@@ -105,8 +113,13 @@ impl Address {
 }
 
 impl Broker {
+    /// Whether the file sets a topic of availability.
+    pub(in crate::kinds) fn has_availability(&self) -> bool {
+        self.availability.is_some()
+    }
+
     /// Checks what is independent of files.
-    pub(super) fn check<C: CommonKeys>(
+    pub(in crate::kinds) fn check<C: CommonKeys>(
         &self,
         file: &PeerFile<C>,
     ) -> Result<Address, DescriptorError> {
@@ -120,6 +133,12 @@ impl Broker {
             let text = "set certificate and key_file together".to_owned();
             return Err(fault("certificate", text));
         }
+        if let Some(topic) = &self.availability
+            && !is_topic(topic)
+        {
+            let text = "a message has a topic without wildcards".to_owned();
+            return Err(fault("availability", text));
+        }
         if !(5..=3_600).contains(&self.keep_alive_s) {
             return Err(fault("keep_alive_s", "it is from 5 to 3600".to_owned()));
         }
@@ -130,7 +149,7 @@ impl Broker {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub(super) fn resolve<C: CommonKeys>(
+    pub(in crate::kinds) fn resolve<C: CommonKeys>(
         &self,
         file: &PeerFile<C>,
     ) -> Result<Connector, WrapperError> {
@@ -155,7 +174,7 @@ impl Broker {
             .password_file
             .as_ref()
             .map(|path| secret(&relative(path)));
-        Ok(Connector {
+        let mut connector = Connector {
             address,
             tls,
             opening: Opening {
@@ -166,41 +185,62 @@ impl Broker {
                 keep_alive_s: self.keep_alive_s,
                 ..Opening::default()
             },
-        })
+        };
+        if let Some(topic) = &self.availability {
+            connector.announce_availability(topic.clone());
+        }
+        Ok(connector)
     }
+}
+
+/// Whether a message can have this topic.
+pub(in crate::kinds) fn is_topic(topic: &str) -> bool {
+    !topic.is_empty() && topic.len() <= u16::MAX.into() && !topic.contains(['+', '#', '\0'])
 }
 
 /// Connects to a broker.
 #[derive(Clone)]
-pub(super) struct Connector {
+pub(in crate::kinds) struct Connector {
     address: Address,
     tls: Option<chappe_transport::tls::Client>,
-    pub(super) opening: Opening,
+    pub(in crate::kinds) opening: Opening,
 }
 
 /// What the holder of a connection orders.
 #[derive(Debug)]
-pub(super) enum Order {
+pub(in crate::kinds) enum Order {
     /// Acknowledge a message.
     Acknowledge(Receipt),
     /// Publish a message.
     Publish(Publication),
+    /// Subscribe to these filters, with quality of service 1 and the last message of each topic.
+    Subscribe(Vec<String>),
+    /// End the subscriptions to these filters.
+    Unsubscribe(Vec<String>),
+    /// Ask whether the broker has taken all that was sent.
+    Ping,
     /// End the connection in order.
     Disconnect,
 }
 
 /// A connection, which a task reads and writes.
-pub(super) struct Connection {
+pub(in crate::kinds) struct Connection {
     /// What happened, in groups.
-    pub(super) events: mpsc::Receiver<Vec<Event>>,
-    pub(super) orders: mpsc::Sender<Order>,
+    pub(in crate::kinds) events: mpsc::Receiver<Vec<Event>>,
+    pub(in crate::kinds) orders: mpsc::Sender<Order>,
     /// Whether the broker still had the session.
-    pub(super) had_session: bool,
+    pub(in crate::kinds) had_session: bool,
+    /// What is published before the connection ends in order.
+    farewell: Option<Publication>,
     task: AbortHandle,
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        if let Some(farewell) = self.farewell.take() {
+            // Without room for it, the broker publishes the will.
+            let _ = self.orders.try_send(Order::Publish(farewell));
+        }
         // The task ends with the orders after it has written what waits.
         if self.orders.try_send(Order::Disconnect).is_err() {
             self.task.abort();
@@ -210,20 +250,30 @@ impl Drop for Connection {
 
 /// The subscription that a connection begins with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Subscription {
-    pub(super) filters: Vec<String>,
-    pub(super) qos: u8,
-    pub(super) takes_retained: bool,
+pub(in crate::kinds) struct Subscription {
+    pub(in crate::kinds) filters: Vec<String>,
+    pub(in crate::kinds) qos: u8,
+    pub(in crate::kinds) takes_retained: bool,
     /// The broker already has it if it still has the session.
-    pub(super) is_known: bool,
+    pub(in crate::kinds) is_known: bool,
 }
 
 impl Connector {
+    /// Publishes on this topic whether the client is there.
+    pub(in crate::kinds) fn announce_availability(&mut self, topic: String) {
+        self.opening.will = Some(Will {
+            topic,
+            payload: OFFLINE.to_vec(),
+            is_retained: true,
+        });
+        self.opening.birth = Some(ONLINE.to_vec());
+    }
+
     /// Opens a session, and subscribes if there is something to subscribe to.
     ///
     /// # Errors
     /// The broker cannot be reached, or refuses the session or the subscription.
-    pub(super) async fn connect(
+    pub(in crate::kinds) async fn connect(
         self,
         subscription: Option<Subscription>,
     ) -> Result<Connection, WrapperError> {
@@ -306,6 +356,24 @@ impl Connector {
                 }
             }
         }
+        let of_will = |token: u64, payload: &[u8]| {
+            let will = self.opening.will.as_ref()?;
+            Some(Publication {
+                token,
+                topic: will.topic.clone(),
+                payload: payload.to_vec(),
+                qos: 1,
+                is_retained: will.is_retained,
+                property: None,
+            })
+        };
+        if let Some(birth) = self.opening.birth.as_ref()
+            && let Some(birth) = of_will(BIRTH, birth)
+        {
+            pump.session.publish(birth);
+        }
+        let will = self.opening.will.as_ref();
+        let farewell = will.and_then(|will| of_will(BIRTH, &will.payload));
         let (send, events) = mpsc::channel(EVENTS_MAX);
         let (orders, ordered) = mpsc::channel(ORDERS_MAX);
         let keep_alive = Duration::from_secs(self.opening.keep_alive_s.into());
@@ -314,6 +382,7 @@ impl Connector {
             events,
             orders,
             had_session: had_session.unwrap_or_default(),
+            farewell,
             task: task.abort_handle(),
         })
     }
@@ -363,7 +432,8 @@ impl Pump {
         let mut heard = Instant::now();
         let mut ask_at = heard + keep_alive;
         loop {
-            happened.extend(std::iter::from_fn(|| self.session.next_event()));
+            let news = std::iter::from_fn(|| self.session.next_event());
+            happened.extend(news.filter_map(watched));
             if let Err(error) = self.write(&mut stream).await {
                 happened.push(Event::Failed(format!("the connection broke: {error}")));
             }
@@ -391,6 +461,9 @@ impl Pump {
                         match next {
                             Some(Order::Acknowledge(receipt)) => self.session.acknowledge(receipt),
                             Some(Order::Publish(message)) => self.session.publish(message),
+                            Some(Order::Subscribe(filters)) => self.session.subscribe(&filters, 1, true),
+                            Some(Order::Unsubscribe(filters)) => self.session.unsubscribe(&filters),
+                            Some(Order::Ping) => self.session.ask(),
                             Some(Order::Disconnect) | None => {
                                 self.session.disconnect();
                                 // The broker may have gone first.
@@ -430,6 +503,19 @@ impl Pump {
                 }
             }
         }
+    }
+}
+
+/// What the holder learns of an event: of a birth message only that the broker refuses it.
+fn watched(event: Event) -> Option<Event> {
+    match event {
+        Event::Published(BIRTH, Outcome::Taken) => None,
+        Event::Published(BIRTH, Outcome::Refused(reason) | Outcome::Later(reason)) => {
+            let text =
+                format!("the broker refuses the message that this client is there: {reason}");
+            Some(Event::Failed(text))
+        }
+        other => Some(other),
     }
 }
 

@@ -7,16 +7,19 @@ use chappe_stream::{DescriptorError, Position, StreamElement, Value};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::broker::{Broker, Connection, Connector, Order};
+use super::broker::{Broker, Connection, Connector, Order, is_topic};
+use super::home_assistant::{AnnounceSettings, Announcer};
 use super::session::{Event, Outcome, Publication};
 use crate::kinds::template::Template;
 use crate::{
-    Batch, Exporter, ExporterFile, ExporterKind, ExporterOpening, NodeParts, Part, Refused, Step,
-    WrapperError, Written,
+    Batch, Delivered, Exporter, ExporterFile, ExporterKind, ExporterOpening, NodeParts, Notes,
+    Part, Refused, Step, WrapperError, Written,
 };
 
 /// The user property that identifies an element: stream, epoch and number.
 const IDENTITY: &str = "chappe-element";
+/// The tokens of announcements; reason: those of elements count from zero.
+const ANNOUNCEMENTS: u64 = 1 << 32;
 /// The placeholders of a topic.
 const NAMES: [&str; 2] = ["stream", "key"];
 
@@ -52,6 +55,8 @@ struct Settings {
     /// Whether the broker keeps the last message of each topic for later subscribers.
     #[serde(default)]
     retain: bool,
+    /// Announce the fields of the streams to Home Assistant: true, or a table with the `prefix` of its topics.
+    home_assistant: Option<AnnounceSettings>,
 }
 
 fn topic() -> String {
@@ -73,7 +78,7 @@ fn settings(file: &ExporterFile) -> Result<(Settings, Template), DescriptorError
     if settings.qos > 2 {
         return wrong("qos", "it is 0, 1 or 2".to_owned());
     }
-    if settings.topic.is_empty() || settings.topic.contains(['+', '#', '\0']) {
+    if !is_topic(&settings.topic) {
         return wrong(
             "topic",
             "a message has a topic without wildcards".to_owned(),
@@ -88,6 +93,20 @@ fn settings(file: &ExporterFile) -> Result<(Settings, Template), DescriptorError
             "topic",
             format!("{{{name}}} is neither {{stream}} nor {{key}}"),
         );
+    }
+    let prefix = settings
+        .home_assistant
+        .as_ref()
+        .and_then(AnnounceSettings::prefix);
+    if let Some(prefix) = prefix {
+        if settings.format != Encoding::Json && settings.field.is_none() {
+            let text = "Home Assistant reads JSON, or the text of one field".to_owned();
+            return wrong("home_assistant", text);
+        }
+        if !is_topic(&prefix) {
+            let text = "the prefix is the beginning of a topic, without wildcards".to_owned();
+            return wrong("home_assistant", text);
+        }
     }
     Ok((settings, template))
 }
@@ -105,6 +124,13 @@ fn open(opening: ExporterOpening<'_>) -> Result<Box<dyn Exporter>, WrapperError>
         field: settings.field,
         qos: settings.qos,
         is_retained: settings.retain,
+        prefix: settings
+            .home_assistant
+            .as_ref()
+            .and_then(AnnounceSettings::prefix),
+        announcer: None,
+        connecting: None,
+        notes: opening.notes,
     }))
 }
 
@@ -117,6 +143,12 @@ struct MqttExporter {
     field: Option<String>,
     qos: u8,
     is_retained: bool,
+    /// The first level of the topics on which Home Assistant expects announcements, if it gets them.
+    prefix: Option<String>,
+    announcer: Option<Announcer>,
+    /// The connection under way, which outlives a step that is dropped.
+    connecting: Option<Step<'static, Result<Connection, WrapperError>>>,
+    notes: Notes,
 }
 
 impl Exporter for MqttExporter {
@@ -129,14 +161,42 @@ impl Exporter for MqttExporter {
         if opening.client_id.is_empty() {
             opening.client_id = super::client_id(&node.id, &format!("{}-out", self.name));
         }
+        if let Some(prefix) = &self.prefix {
+            let client = self.connector.opening.client_id.clone();
+            if self.connector.opening.will.is_none() {
+                let topic = format!("chappe/{}/status", level(&client));
+                self.connector.announce_availability(topic);
+            }
+            let will = self.connector.opening.will.as_ref();
+            let availability = will.map(|will| will.topic.clone()).unwrap_or_default();
+            let (prefix, field) = (prefix.clone(), self.field.clone());
+            self.announcer = Some(Announcer::new(prefix, &client, availability, field));
+        }
         Ok(())
+    }
+
+    fn delivered(&mut self) -> Step<'_, Result<Delivered, WrapperError>> {
+        Box::pin(async move {
+            // Without somebody who watches whether this client is there, the first element connects.
+            if self.connector.opening.will.is_none() {
+                return std::future::pending().await;
+            }
+            self.connect().await?;
+            let ended = || WrapperError::peer("the connection has ended");
+            loop {
+                let connection = self.connection.as_mut().ok_or_else(ended)?;
+                for event in connection.events.recv().await.ok_or_else(ended)? {
+                    if let Event::Failed(reason) = event {
+                        return Err(WrapperError::peer(reason));
+                    }
+                }
+            }
+        })
     }
 
     fn write<'a>(&'a mut self, batch: &'a Batch) -> Step<'a, Result<Written, WrapperError>> {
         Box::pin(async move {
-            if self.connection.is_none() {
-                self.connection = Some(self.connector.clone().connect(None).await?);
-            }
+            self.connect().await?;
             let (mut messages, mut refused) = (Vec::new(), Vec::new());
             for part in &batch.parts {
                 self.encode(part, &mut messages, &mut refused);
@@ -145,13 +205,20 @@ impl Exporter for MqttExporter {
                 .iter()
                 .map(|(part, position, _)| (*part, *position))
                 .collect();
+            let announcements = self.announcements(&messages);
             let messages = messages.into_iter().map(|(_, _, message)| message);
-            let outcomes = self.publish(messages.collect()).await?;
+            let outcomes = self
+                .publish(announcements.into_iter().chain(messages).collect())
+                .await?;
             let mut later = None;
             for (token, outcome) in outcomes {
                 let Some((part, position)) =
                     usize::try_from(token).ok().and_then(|at| tokens.get(at))
                 else {
+                    if let Outcome::Refused(reason) | Outcome::Later(reason) = outcome {
+                        self.notes
+                            .add(format!("the broker refuses an announcement: {reason}"));
+                    }
                     continue;
                 };
                 match outcome {
@@ -164,6 +231,7 @@ impl Exporter for MqttExporter {
                     Outcome::Later(reason) => later = Some(reason),
                 }
             }
+            self.notes.pass();
             match later {
                 // The whole batch is repeated.
                 Some(reason) => Err(WrapperError::peer(format!("the broker refuses: {reason}"))),
@@ -177,6 +245,51 @@ impl Exporter for MqttExporter {
 }
 
 impl MqttExporter {
+    async fn connect(&mut self) -> Result<(), WrapperError> {
+        if self.connection.is_none() {
+            let connecting = self.connecting.get_or_insert_with(|| {
+                let connector = self.connector.clone();
+                Box::pin(connector.connect(None))
+            });
+            let connected = connecting.await;
+            self.connecting = None;
+            self.connection = Some(connected?);
+        }
+        Ok(())
+    }
+
+    /// What Home Assistant must know before these messages.
+    fn announcements(&mut self, messages: &[(&Part, Position, Publication)]) -> Vec<Publication> {
+        let Some(announcer) = &mut self.announcer else {
+            return Vec::new();
+        };
+        let (mut made, mut last) = (Vec::new(), None);
+        for (part, position, message) in messages {
+            // Elements of one topic mostly follow each other.
+            if last == Some(&message.topic) {
+                continue;
+            }
+            last = Some(&message.topic);
+            let at = part
+                .elements
+                .binary_search_by_key(position, |it| it.position);
+            let key = at.ok().and_then(|at| part.elements[at].key.as_deref());
+            if key.is_some() && !self.topic.names().any(|name| name == "key") {
+                let text = format!("the topic needs {{key}} to announce {}", part.stream);
+                self.notes.add(text);
+                continue;
+            }
+            match announcer.announce(&part.stream, key, &part.definition, &message.topic) {
+                Ok(publications) => made.extend(publications),
+                Err(reason) => self.notes.add(reason),
+            }
+        }
+        for (index, one) in made.iter_mut().enumerate() {
+            one.token = ANNOUNCEMENTS + index as u64;
+        }
+        made
+    }
+
     /// The messages of a part.
     fn encode<'b>(
         &self,
@@ -285,7 +398,7 @@ impl MqttExporter {
 }
 
 /// A key as one level of a topic.
-fn level(key: &str) -> String {
+pub(in crate::kinds) fn level(key: &str) -> String {
     let mut level = String::new();
     for c in key.chars() {
         match c {

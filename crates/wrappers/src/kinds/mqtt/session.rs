@@ -5,16 +5,16 @@ use std::collections::{HashMap, VecDeque};
 use mqtt::common::Cursor;
 use mqtt::connection::Event as Protocol;
 use mqtt::packet::{
-    GenericPacketTrait as _, MaximumQos, Packet, Property, Qos, ReceiveMaximum,
-    SessionExpiryInterval, SubEntry, SubOpts, UserProperty, v3_1_1, v5_0,
+    GenericPacketTrait as _, Packet, Property, Qos, SubEntry, SubOpts, v3_1_1, v5_0,
 };
-use mqtt::result_code::{ConnectReasonCode, ConnectReturnCode, MqttError, PubackReasonCode};
+use mqtt::result_code::{ConnectReasonCode, ConnectReturnCode, MqttError};
 use mqtt::role::Client;
 use mqtt_protocol_core::mqtt;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::frames::{Frame, Frames};
+use super::packets::{connect, maximum, outcome, publication, service};
 
 /// Messages of ours that wait for the broker, unless it sets a lower limit; reason: it fills a link with some
 /// milliseconds of delay, and is below what brokers take by default.
@@ -22,7 +22,7 @@ const IN_FLIGHT_MAX: usize = 256;
 
 /// The version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
-pub(super) enum Version {
+pub(in crate::kinds) enum Version {
     /// MQTT 3.1.1.
     #[serde(rename = "3.1.1")]
     V3,
@@ -34,59 +34,69 @@ pub(super) enum Version {
 
 /// How a session is opened.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Opening {
-    pub(super) version: Version,
-    pub(super) client_id: String,
-    pub(super) user: Option<String>,
-    pub(super) password: Option<String>,
-    pub(super) keep_alive_s: u16,
+pub(in crate::kinds) struct Opening {
+    pub(in crate::kinds) version: Version,
+    pub(in crate::kinds) client_id: String,
+    pub(in crate::kinds) user: Option<String>,
+    pub(in crate::kinds) password: Option<String>,
+    pub(in crate::kinds) keep_alive_s: u16,
     /// How long the broker keeps the session after the connection; 0: it starts without one.
-    pub(super) session_s: u32,
+    pub(in crate::kinds) session_s: u32,
     /// Most messages that the broker has on their way to us (MQTT 5.0).
-    pub(super) receive_maximum: u16,
-    /// What the broker publishes when the connection breaks: topic, payload, retained.
-    pub(super) will: Option<(String, Vec<u8>)>,
+    pub(in crate::kinds) receive_maximum: u16,
+    /// What the broker publishes when the connection breaks, with quality of service 1.
+    pub(in crate::kinds) will: Option<Will>,
+    /// What is published on the topic of the will when the connection is there.
+    pub(in crate::kinds) birth: Option<Vec<u8>>,
+}
+
+/// A message that the broker publishes for a client that is gone. A client that ends in order publishes it itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::kinds) struct Will {
+    pub(in crate::kinds) topic: String,
+    pub(in crate::kinds) payload: Vec<u8>,
+    pub(in crate::kinds) is_retained: bool,
 }
 
 /// A message from the broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Message {
-    pub(super) topic: String,
-    pub(super) payload: Vec<u8>,
+pub(in crate::kinds) struct Message {
+    pub(in crate::kinds) topic: String,
+    pub(in crate::kinds) payload: Vec<u8>,
     /// How to acknowledge it; `None`: the broker expects nothing.
-    pub(super) receipt: Option<Receipt>,
+    pub(in crate::kinds) receipt: Option<Receipt>,
     /// The broker says that it sent it before.
-    pub(super) is_duplicate: bool,
+    pub(in crate::kinds) is_duplicate: bool,
     /// It is the last message of its topic, and was sent because of the subscription.
-    pub(super) is_retained: bool,
+    pub(in crate::kinds) is_retained: bool,
     /// The bytes of its packet, if it is longer than the limit: the payload is only a beginning.
-    pub(super) cut_of: Option<usize>,
+    pub(in crate::kinds) cut_of: Option<usize>,
 }
 
 /// What identifies a message that must be acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Receipt {
-    pub(super) packet_id: u16,
+pub(in crate::kinds) struct Receipt {
+    pub(in crate::kinds) packet_id: u16,
     /// Quality of service 2: it is received with PUBREC.
-    pub(super) is_exactly_once: bool,
+    pub(in crate::kinds) is_exactly_once: bool,
 }
 
 /// A message to the broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Publication {
+pub(in crate::kinds) struct Publication {
     /// What the caller knows it by.
-    pub(super) token: u64,
-    pub(super) topic: String,
-    pub(super) payload: Vec<u8>,
-    pub(super) qos: u8,
-    pub(super) is_retained: bool,
+    pub(in crate::kinds) token: u64,
+    pub(in crate::kinds) topic: String,
+    pub(in crate::kinds) payload: Vec<u8>,
+    pub(in crate::kinds) qos: u8,
+    pub(in crate::kinds) is_retained: bool,
     /// A user property (MQTT 5.0).
-    pub(super) property: Option<(&'static str, String)>,
+    pub(in crate::kinds) property: Option<(&'static str, String)>,
 }
 
 /// What became of a message to the broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(in crate::kinds) enum Outcome {
     /// The broker has it, or with quality of service 0 it was sent.
     Taken,
     /// The broker will never take it.
@@ -97,7 +107,7 @@ pub(super) enum Outcome {
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Event {
+pub(in crate::kinds) enum Event {
     /// The broker accepted the session.
     Connected {
         /// It still had the session of before.
@@ -111,16 +121,19 @@ pub(super) enum Event {
     Message(Message),
     /// What became of a message of ours.
     Published(u64, Outcome),
+    /// It has taken all that was sent before [`Session::ask`].
+    Answered,
     /// The connection must end.
     Failed(String),
 }
 
 /// The machine.
-pub(super) struct Session {
+pub(in crate::kinds) struct Session {
     connection: mqtt::Connection<Client>,
     version: Version,
     frames: Frames,
-    filters: Vec<String>,
+    /// Subscriptions that wait for the broker, by identifier.
+    subscribing: HashMap<u16, Vec<String>>,
     /// Messages of ours that wait for the broker, by identifier.
     waiting: HashMap<u16, u64>,
     /// Most of them.
@@ -128,12 +141,17 @@ pub(super) struct Session {
     /// The highest quality of service that the broker takes.
     qos_max: u8,
     output: Vec<u8>,
+    /// Pings so far, and their answers.
+    pings: u64,
+    pongs: u64,
+    /// The number of the ping whose answer is waited for.
+    asked_at: Option<u64>,
     events: VecDeque<Event>,
 }
 
 impl Session {
     /// A session whose first output opens it.
-    pub(super) fn open(opening: &Opening) -> Result<Self, String> {
+    pub(in crate::kinds) fn open(opening: &Opening) -> Result<Self, String> {
         let version = match opening.version {
             Version::V3 => mqtt::Version::V3_1_1,
             Version::V5 => mqtt::Version::V5_0,
@@ -147,11 +165,14 @@ impl Session {
             connection: mqtt::Connection::new(version),
             version: opening.version,
             frames: Frames::default(),
-            filters: Vec::new(),
+            subscribing: HashMap::new(),
             waiting: HashMap::new(),
             in_flight_max: IN_FLIGHT_MAX,
             qos_max: 2,
             output: Vec::new(),
+            pings: 0,
+            pongs: 0,
+            asked_at: None,
             events: VecDeque::new(),
         };
         // mosquitto 2.0.11 sends more than it was allowed after a broken connection (quality of service 2), again after
@@ -162,22 +183,22 @@ impl Session {
     }
 
     /// What is to be written to the connection; it counts as written.
-    pub(super) fn take_output(&mut self) -> Vec<u8> {
+    pub(in crate::kinds) fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.output)
     }
 
     /// Bytes that are to be written.
-    pub(super) fn output_bytes(&self) -> usize {
+    pub(in crate::kinds) fn output_bytes(&self) -> usize {
         self.output.len()
     }
 
     /// The next event.
-    pub(super) fn next_event(&mut self) -> Option<Event> {
+    pub(in crate::kinds) fn next_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
     /// Adds what was read from the connection.
-    pub(super) fn receive(&mut self, bytes: &[u8]) {
+    pub(in crate::kinds) fn receive(&mut self, bytes: &[u8]) {
         if let Err(reason) = self.frames.push(bytes) {
             self.events.push_back(Event::Failed(reason));
             return;
@@ -204,8 +225,15 @@ impl Session {
         }
     }
 
+    /// Asks whether the broker has taken all that was sent.
+    pub(in crate::kinds) fn ask(&mut self) {
+        self.ping();
+        self.asked_at = Some(self.pings);
+    }
+
     /// Asks whether the broker is there.
-    pub(super) fn ping(&mut self) {
+    pub(in crate::kinds) fn ping(&mut self) {
+        self.pings += 1;
         match self.version {
             Version::V3 => self.build(v3_1_1::Pingreq::builder().build()),
             Version::V5 => self.build(v5_0::Pingreq::builder().build()),
@@ -213,7 +241,7 @@ impl Session {
     }
 
     /// Ends the session's connection in order.
-    pub(super) fn disconnect(&mut self) {
+    pub(in crate::kinds) fn disconnect(&mut self) {
         match self.version {
             Version::V3 => self.build(v3_1_1::Disconnect::builder().build()),
             Version::V5 => self.build(v5_0::Disconnect::builder().build()),
@@ -222,7 +250,12 @@ impl Session {
 
     /// Subscribes to these filters. `takes_retained`: the last message of each topic is sent as well, for a
     /// subscription that is new.
-    pub(super) fn subscribe(&mut self, filters: &[String], qos: u8, takes_retained: bool) {
+    pub(in crate::kinds) fn subscribe(
+        &mut self,
+        filters: &[String],
+        qos: u8,
+        takes_retained: bool,
+    ) {
         use mqtt::packet::RetainHandling::{DoNotSendRetained, SendRetainedIfNotExists};
         let Some(packet_id) = self.packet_id() else {
             return;
@@ -235,7 +268,7 @@ impl Session {
         if self.version == Version::V5 {
             options = options.set_rh(retained);
         }
-        self.filters = filters.to_vec();
+        self.subscribing.insert(packet_id, filters.to_vec());
         let entries: Result<Vec<_>, _> = filters
             .iter()
             .map(|filter| SubEntry::new(filter.as_str(), options))
@@ -256,8 +289,31 @@ impl Session {
         }
     }
 
+    /// Ends the subscriptions to these filters.
+    pub(in crate::kinds) fn unsubscribe(&mut self, filters: &[String]) {
+        let Some(packet_id) = self.packet_id() else {
+            return;
+        };
+        match self.version {
+            Version::V3 => {
+                let packet = v3_1_1::Unsubscribe::builder().packet_id(packet_id);
+                match packet.entries(filters.to_vec()) {
+                    Ok(packet) => self.build(packet.build()),
+                    Err(error) => self.fail(&error),
+                }
+            }
+            Version::V5 => {
+                let packet = v5_0::Unsubscribe::builder().packet_id(packet_id);
+                match packet.entries(filters.to_vec()) {
+                    Ok(packet) => self.build(packet.build()),
+                    Err(error) => self.fail(&error),
+                }
+            }
+        }
+    }
+
     /// Acknowledges a message: with quality of service 1 by PUBACK, with 2 by PUBREC.
-    pub(super) fn acknowledge(&mut self, receipt: Receipt) {
+    pub(in crate::kinds) fn acknowledge(&mut self, receipt: Receipt) {
         let id = receipt.packet_id;
         match (self.version, receipt.is_exactly_once) {
             (Version::V3, false) => self.build(v3_1_1::Puback::builder().packet_id(id).build()),
@@ -268,13 +324,13 @@ impl Session {
     }
 
     /// Whether a further message can be published now.
-    pub(super) fn has_room(&self) -> bool {
+    pub(in crate::kinds) fn has_room(&self) -> bool {
         let vacancy = self.connection.get_receive_maximum_vacancy_for_send();
         self.waiting.len() < self.in_flight_max && vacancy != Some(0)
     }
 
     /// Publishes a message, for which there must be room.
-    pub(super) fn publish(&mut self, message: Publication) {
+    pub(in crate::kinds) fn publish(&mut self, message: Publication) {
         let token = message.token;
         let qos = message.qos.min(self.qos_max);
         let packet_id = match qos {
@@ -422,6 +478,7 @@ impl Session {
             Packet::V3_1_1Suback(answer) => {
                 let codes = answer.return_codes();
                 self.subscribed(
+                    answer.packet_id(),
                     codes
                         .iter()
                         .map(|code| (code.is_success(), code.to_string())),
@@ -430,6 +487,7 @@ impl Session {
             Packet::V5_0Suback(answer) => {
                 let codes = answer.reason_codes();
                 self.subscribed(
+                    answer.packet_id(),
                     codes
                         .iter()
                         .map(|code| (code.is_success(), code.to_string())),
@@ -476,6 +534,14 @@ impl Session {
                 let packet = v5_0::Pubcomp::builder().packet_id(release.packet_id());
                 self.build(packet.build());
             }
+            Packet::V3_1_1Pingresp(_) | Packet::V5_0Pingresp(_) => {
+                // Pings are answered in their order.
+                self.pongs += 1;
+                if self.asked_at.is_some_and(|asked| asked <= self.pongs) {
+                    self.asked_at = None;
+                    self.events.push_back(Event::Answered);
+                }
+            }
             Packet::V5_0Disconnect(end) => {
                 let reason = end
                     .reason_code()
@@ -491,8 +557,9 @@ impl Session {
         self.events.push_back(Event::Connected { had_session });
     }
 
-    fn subscribed(&mut self, codes: impl Iterator<Item = (bool, String)>) {
-        let mut answers = self.filters.iter().zip(codes);
+    fn subscribed(&mut self, packet_id: u16, codes: impl Iterator<Item = (bool, String)>) {
+        let filters = self.subscribing.remove(&packet_id).unwrap_or_default();
+        let mut answers = filters.iter().zip(codes);
         let refused = answers.find(|(_, (is_success, _))| !is_success);
         let result = match refused {
             Some((filter, (_, reason))) => Err((filter.clone(), reason)),
@@ -531,104 +598,3 @@ impl Session {
 const OTHER_VERSION: &str = "set version = \"3.1.1\", or \"5.0\"";
 const CREDENTIALS: &str = "set user and password_file";
 const IDENTIFIER: &str = "set client_id to a name that the broker accepts";
-
-fn connect(opening: &Opening, receive_maximum: u16) -> Result<Packet, MqttError> {
-    match opening.version {
-        Version::V3 => {
-            let mut packet = v3_1_1::Connect::builder()
-                .client_id(opening.client_id.as_str())?
-                .keep_alive(opening.keep_alive_s)
-                .clean_session(opening.session_s == 0);
-            if let Some(user) = &opening.user {
-                packet = packet.user_name(user.as_str())?;
-            }
-            if let Some(password) = &opening.password {
-                packet = packet.password(password.clone().into_bytes())?;
-            }
-            if let Some((topic, payload)) = &opening.will {
-                packet =
-                    packet.will_message(topic.as_str(), payload.clone(), Qos::AtLeastOnce, true)?;
-            }
-            Ok(packet.build()?.into())
-        }
-        Version::V5 => {
-            let properties = vec![
-                Property::from(SessionExpiryInterval::new(opening.session_s)?),
-                Property::from(ReceiveMaximum::new(receive_maximum.max(1))?),
-            ];
-            let mut packet = v5_0::Connect::builder()
-                .client_id(opening.client_id.as_str())?
-                .keep_alive(opening.keep_alive_s)
-                .clean_start(opening.session_s == 0)
-                .props(properties);
-            if let Some(user) = &opening.user {
-                packet = packet.user_name(user.as_str())?;
-            }
-            if let Some(password) = &opening.password {
-                packet = packet.password(password.clone().into_bytes())?;
-            }
-            if let Some((topic, payload)) = &opening.will {
-                packet =
-                    packet.will_message(topic.as_str(), payload.clone(), Qos::AtLeastOnce, true)?;
-            }
-            Ok(packet.build()?.into())
-        }
-    }
-}
-
-fn publication(
-    version: Version,
-    message: Publication,
-    qos: u8,
-    packet_id: Option<u16>,
-) -> Result<Packet, MqttError> {
-    match version {
-        Version::V3 => {
-            let mut packet = v3_1_1::Publish::builder()
-                .topic_name(message.topic)?
-                .qos(service(qos))
-                .retain(message.is_retained)
-                .payload(message.payload);
-            if let Some(packet_id) = packet_id {
-                packet = packet.packet_id(packet_id);
-            }
-            Ok(packet.build()?.into())
-        }
-        Version::V5 => {
-            let mut packet = v5_0::Publish::builder()
-                .topic_name(message.topic)?
-                .qos(service(qos))
-                .retain(message.is_retained)
-                .payload(message.payload);
-            if let Some((name, value)) = message.property {
-                packet = packet.props(vec![UserProperty::new(name, value)?.into()]);
-            }
-            if let Some(packet_id) = packet_id {
-                packet = packet.packet_id(packet_id);
-            }
-            Ok(packet.build()?.into())
-        }
-    }
-}
-
-const fn service(qos: u8) -> Qos {
-    match qos {
-        0 => Qos::AtMostOnce,
-        1 => Qos::AtLeastOnce,
-        _ => Qos::ExactlyOnce,
-    }
-}
-
-fn maximum(property: &MaximumQos) -> u8 {
-    property.val()
-}
-
-fn outcome(code: PubackReasonCode) -> Outcome {
-    match code {
-        PubackReasonCode::Success | PubackReasonCode::NoMatchingSubscribers => Outcome::Taken,
-        PubackReasonCode::TopicNameInvalid | PubackReasonCode::PayloadFormatInvalid => {
-            Outcome::Refused(code.to_string())
-        }
-        other => Outcome::Later(other.to_string()),
-    }
-}

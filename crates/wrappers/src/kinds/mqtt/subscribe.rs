@@ -42,7 +42,7 @@ pub(crate) const WRAPPER: WrapperKind = WrapperKind {
     check: |file| settings(file).map(drop),
     open,
     schema: || schemars::schema_for!(Settings),
-    browse: None,
+    browse: Some(super::browse::browse),
 };
 
 /// The keys of a wrapper of kind `mqtt`.

@@ -16,7 +16,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::tests::{open, wrapper_file};
-use crate::{Command, ExporterFile, ExporterOpening, Mark, NodeParts, Wrapper, WrapperError};
+use crate::{
+    Command, Exporter, ExporterFile, ExporterOpening, Mark, NodeParts, Wrapper, WrapperError,
+};
 
 /// What a connection of the scripted broker does.
 #[derive(Debug, Clone, Default)]
@@ -158,6 +160,7 @@ fn answers(packet: &Packet, version: mqtt::Version, script: &Script, seen: &Seen
             let answer = v5_0::Puback::builder().packet_id(packet_id);
             vec![answer.reason_code(code).build().unwrap().into()]
         }
+        Packet::V5_0Pingreq(_) => vec![v5_0::Pingresp::builder().build().unwrap().into()],
         _ => vec![],
     }
 }
@@ -396,16 +399,7 @@ async fn elements_are_messages_that_the_broker_acknowledges_or_refuses() {
         "kind = \"mqtt\"\nstreams = [\"a.*\"]\naddress = \"{address}\"\n\
          topic = \"out/{{stream}}/{{key}}\"\nfield = \"v\"\n"
     );
-    let file = ExporterFile::parse(std::path::Path::new("out.toml"), &text).unwrap();
-    let opening = ExporterOpening {
-        file: &file,
-        notes: Default::default(),
-        drops: Default::default(),
-    };
-    let mut exporter = (file.kind().unwrap().open)(opening).unwrap();
-    exporter
-        .attach(&NodeParts::default(), &Default::default())
-        .unwrap();
+    let mut exporter = exporter(&text);
     let definition = Arc::new(crate::StreamDefinition {
         schema: chappe_stream::StreamSchema {
             fields: vec![chappe_stream::Field {
@@ -445,4 +439,96 @@ async fn elements_are_messages_that_the_broker_acknowledges_or_refuses() {
             "publish out/a/b/b8 2.0"
         ]
     );
+}
+
+/// An exporter with this file, whose name is `out`.
+fn exporter(text: &str) -> Box<dyn Exporter> {
+    let file = ExporterFile::parse(std::path::Path::new("out.toml"), text).unwrap();
+    let opening = ExporterOpening {
+        file: &file,
+        notes: Default::default(),
+        drops: Default::default(),
+    };
+    let mut exporter = (file.kind().unwrap().open)(opening).unwrap();
+    exporter
+        .attach(&NodeParts::default(), &Default::default())
+        .unwrap();
+    exporter
+}
+
+/// A batch of one element.
+fn batch() -> crate::Batch {
+    let definition = Arc::new(crate::StreamDefinition {
+        schema: chappe_stream::StreamSchema {
+            fields: vec![chappe_stream::Field {
+                name: "v".to_owned(),
+                field_type: chappe_stream::FieldType::Double,
+                unit: Some("Cel".to_owned()),
+                observed_property: None,
+                description: None,
+            }],
+            key: None,
+        },
+        ..Default::default()
+    });
+    let mut batch = crate::Batch::default();
+    batch.push(&"a.b".into(), &definition, crate::tests::element(21.5));
+    batch
+}
+
+#[tokio::test]
+async fn home_assistant_learns_of_a_stream_before_its_first_element() {
+    let (address, seen) = broker(mqtt::Version::V5_0, vec![Script::default()]).await;
+    let mut exporter = exporter(&format!(
+        "kind = \"mqtt\"\nstreams = [\"a.*\"]\naddress = \"{address}\"\nhome_assistant = true\n"
+    ));
+    exporter.write(&batch()).await.unwrap();
+    drop(exporter);
+    until(&seen, "end").await;
+    let seen = seen.borrow();
+    assert_eq!(seen[1], "publish chappe/chappe-out-out/status online");
+    let (topic, config) = seen[2]
+        .strip_prefix("publish ")
+        .unwrap()
+        .split_once(' ')
+        .unwrap();
+    assert!(
+        topic.starts_with("homeassistant/sensor/") && topic.ends_with("/v/config"),
+        "{topic}"
+    );
+    let config: serde_json::Value = serde_json::from_str(config).unwrap();
+    assert_eq!(config["availability_topic"], "chappe/chappe-out-out/status");
+    assert_eq!(config["state_topic"], "chappe/a/b");
+    assert!(seen[3].starts_with("publish chappe/a/b {"), "{seen:?}");
+    assert_eq!(seen[4], "publish chappe/chappe-out-out/status offline");
+}
+
+#[tokio::test]
+async fn an_edge_node_is_born_before_its_data_and_says_when_it_ends() {
+    let (address, seen) = broker(mqtt::Version::V5_0, vec![Script::default()]).await;
+    let mut exporter = exporter(&format!(
+        "kind = \"sparkplug\"\nstreams = [\"a.*\"]\naddress = \"{address}\"\ngroup = \"g\"\nedge_node = \"e\"\n"
+    ));
+    assert!(!exporter.has_room(), "it is not born");
+    exporter.delivered().await.unwrap();
+    assert!(exporter.has_room());
+    let written = exporter.write(&batch()).await.unwrap();
+    assert!(written.refused.is_empty() && written.partial.is_none());
+    drop(exporter);
+    until(&seen, "end").await;
+    let seen = seen.borrow();
+    let topics: Vec<&str> = seen
+        .iter()
+        .map(|it| it.split(' ').nth(1).unwrap_or(it))
+        .collect();
+    let expected = [
+        "chappe-out-out",
+        "spBv1.0/g/NCMD/e",
+        "spBv1.0/g/NBIRTH/e",
+        "spBv1.0/g/DBIRTH/e/a.b",
+        "spBv1.0/g/DDATA/e/a.b",
+        "spBv1.0/g/NDEATH/e",
+        "end",
+    ];
+    assert_eq!(topics, expected);
 }

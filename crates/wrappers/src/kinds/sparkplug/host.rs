@@ -1,0 +1,571 @@
+//! A host application of Sparkplug B (Eclipse Sparkplug 3.0, 5.4 to 5.9): what edge nodes and their devices publish, as
+//! elements. It has no input or output and no clock.
+//!
+//! Birth certificates say which metrics there are, with names, aliases, types and units; data messages only refer to
+//! them. Without a birth certificate, or after a gap of sequence numbers, the edge node is asked for a new one. Messages
+//! of an edge node arrive in their order, because it publishes over one connection, so that a gap is not waited for
+//! (5.7 allows a time of zero).
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+
+use chappe_format::units::{Vocabulary, to_ucum};
+use chappe_stream::{
+    Field, Quality, StreamElement, StreamSchema, Timestamp, Value, check_name, name_part,
+};
+
+use super::payload::{Metric, MetricValue, Payload, Topic};
+use super::value::{self, BOOLEAN, DataType};
+use crate::kinds::mqtt::broker::Order;
+use crate::kinds::mqtt::follow::Output;
+use crate::kinds::mqtt::session::Publication;
+use crate::{Lost, StreamDefinition, Undecodable};
+
+/// Most edge nodes and devices together; reason: each costs memory for as long as the wrapper runs.
+const BRANCHES_MAX: usize = 20_000;
+/// Longest name of a metric in bytes; reason: it becomes the name of a stream, which has at most 128.
+const NAME_BYTES_MAX: usize = 512;
+/// Nanoseconds between two requests to the same edge node; reason: its birth certificate needs some time to arrive.
+const REQUEST_PERIOD: i64 = 10_000_000_000;
+/// Bytes of a message that are kept if it cannot be decoded.
+const KEPT_BYTES: usize = 64 << 10;
+/// The metric that asks an edge node for its birth certificate.
+pub(super) const REBIRTH: &str = "Node Control/Rebirth";
+/// The metric that binds a death certificate to a birth certificate.
+pub(super) const BD_SEQ: &str = "bdSeq";
+/// Folders of metrics that are commands.
+const CONTROL: [&str; 2] = ["Node Control/", "Device Control/"];
+/// Properties that hold the unit of a metric.
+const UNIT_KEYS: [&str; 4] = ["engUnit", "engUnits", "Engineering Units", "unit"];
+/// Properties that describe a metric.
+const TEXT_KEYS: [&str; 2] = ["documentation", "description"];
+
+/// A metric that a birth certificate defined.
+struct Known {
+    data_type: DataType,
+    stream: Arc<str>,
+    definition: Arc<StreamDefinition>,
+    /// The newest value: its time, and a hash of it.
+    last: Option<(Timestamp, u64)>,
+    /// Whether its last element has a value.
+    has_value: bool,
+}
+
+/// The metrics of an edge node itself, or of one of its devices.
+#[derive(Default)]
+struct Branch {
+    is_online: bool,
+    metrics: BTreeMap<String, Known>,
+}
+
+/// The metric of an alias.
+struct Alias {
+    device: String,
+    /// Its name; `None`: it is not stored.
+    metric: Option<String>,
+}
+
+/// An edge node. Its own metrics are those of the device with no name.
+#[derive(Default)]
+struct Node {
+    is_online: bool,
+    bd_seq: Option<u64>,
+    next_seq: u8,
+    aliases: HashMap<u64, Alias>,
+    branches: BTreeMap<String, Branch>,
+    asked: Option<Timestamp>,
+}
+
+/// The machine.
+pub(super) struct Host {
+    /// What the names of its streams begin with.
+    name: String,
+    metrics_max: usize,
+    nodes: BTreeMap<(String, String), Node>,
+    /// The streams of the metrics.
+    streams: HashSet<Arc<str>>,
+    branches: usize,
+    /// Aliases of metrics that are not stored.
+    unstored: usize,
+}
+
+/// A message that is worked on, and what it leads to.
+struct Turn<'t> {
+    topic: Topic<'t>,
+    payload: &'t Payload,
+    now: Timestamp,
+    faults: Faults,
+    output: &'t mut Output,
+}
+
+impl Host {
+    pub(super) fn new(name: &str, metrics_max: usize) -> Self {
+        Self {
+            name: name.to_owned(),
+            metrics_max,
+            nodes: BTreeMap::new(),
+            streams: HashSet::new(),
+            branches: 0,
+            unstored: 0,
+        }
+    }
+
+    /// Whether an edge node is there.
+    pub(super) fn has_nodes(&self) -> bool {
+        self.nodes.values().any(|node| node.is_online)
+    }
+
+    /// Takes a message that arrived at `now`.
+    pub(super) fn receive(
+        &mut self,
+        topic: &str,
+        bytes: &[u8],
+        now: Timestamp,
+        output: &mut Output,
+    ) {
+        let Some(topic) = Topic::parse(topic) else {
+            return;
+        };
+        let device = match (topic.verb, topic.device) {
+            ("NBIRTH" | "NDATA" | "NDEATH", None) => "",
+            ("DBIRTH" | "DDATA" | "DDEATH", Some(device)) if !device.is_empty() => device,
+            _ => return,
+        };
+        let payload = match Payload::parse(bytes) {
+            Ok(payload) => payload,
+            Err(reason) => return undecodable(topic, bytes, &reason, output),
+        };
+        let id = (topic.group.to_owned(), topic.node.to_owned());
+        if !self.nodes.contains_key(&id) {
+            if topic.verb == "NDEATH" {
+                return;
+            }
+            if self.branches >= BRANCHES_MAX {
+                let reason = format!("there are {BRANCHES_MAX} edge nodes and devices already");
+                return undecodable(topic, bytes, &reason, output);
+            }
+            self.branches += 1;
+        }
+        // The node is taken out while it is worked on, so that the streams of all can be.
+        let mut node = self.nodes.remove(&id).unwrap_or_default();
+        let mut turn = Turn {
+            topic,
+            payload: &payload,
+            now,
+            faults: Faults::default(),
+            output,
+        };
+        match topic.verb {
+            "NDEATH" => node.died(&mut turn),
+            "NBIRTH" => self.born(&mut node, &mut turn),
+            _ if !node.is_online => {
+                turn.lost("no_birth", 1);
+                node.ask(&mut turn);
+            }
+            _ => {
+                node.follow(&mut turn);
+                match topic.verb {
+                    "DBIRTH" => self.define(&mut node, device, &mut turn),
+                    "DDEATH" => node.stale(device, &mut turn),
+                    _ => node.data(device, &mut turn),
+                }
+            }
+        }
+        if let Some(reason) = turn.faults.reason() {
+            undecodable(topic, bytes, &reason, output);
+        }
+        self.nodes.insert(id, node);
+    }
+
+    /// The birth certificate of an edge node.
+    fn born(&mut self, node: &mut Node, turn: &mut Turn<'_>) {
+        let Some(seq) = turn.payload.seq.and_then(|seq| u8::try_from(seq).ok()) else {
+            return turn
+                .faults
+                .add("the birth certificate has no sequence number up to 255".to_owned());
+        };
+        node.is_online = true;
+        node.next_seq = seq.wrapping_add(1);
+        node.bd_seq = bd_seq(turn.payload);
+        let aliases = node.aliases.drain();
+        self.unstored -= aliases.filter(|(_, alias)| alias.metric.is_none()).count();
+        for branch in node.branches.values_mut() {
+            branch.is_online = false;
+        }
+        self.define(node, "", turn);
+    }
+
+    /// Defines the metrics of a birth certificate, and takes their values.
+    fn define(&mut self, node: &mut Node, device: &str, turn: &mut Turn<'_>) {
+        if !device.is_empty() && !node.branches.contains_key(device) {
+            if self.branches >= BRANCHES_MAX {
+                let reason = format!("there are {BRANCHES_MAX} edge nodes and devices already");
+                return turn.faults.add(reason);
+            }
+            self.branches += 1;
+        }
+        let mut former = node.branches.remove(device).unwrap_or_default().metrics;
+        for known in former.values() {
+            self.streams.remove(&known.stream);
+        }
+        node.aliases.retain(|_, alias| {
+            let is_of_other = alias.device != device;
+            self.unstored -= usize::from(!is_of_other && alias.metric.is_none());
+            is_of_other
+        });
+        let mut branch = Branch {
+            is_online: true,
+            metrics: BTreeMap::new(),
+        };
+        for metric in &turn.payload.metrics {
+            let Some(name) = metric.name.as_deref() else {
+                turn.faults
+                    .add("a metric of the birth certificate has no name".to_owned());
+                continue;
+            };
+            // Commands, and values that are not to be stored (6.4.6).
+            let is_command = name == BD_SEQ || CONTROL.iter().any(|it| name.starts_with(it));
+            if is_command || metric.is_transient == Some(true) || branch.metrics.contains_key(name)
+            {
+                self.add_alias(node, device, metric.alias, None, turn);
+                continue;
+            }
+            let mut known = match self.known(name, metric, turn) {
+                Ok(known) => known,
+                Err(reason) => {
+                    let topic = turn.topic.text();
+                    turn.output
+                        .notes
+                        .push(format!("{topic}: {name:?} is not stored: {reason}"));
+                    self.add_alias(node, device, metric.alias, None, turn);
+                    continue;
+                }
+            };
+            self.add_alias(node, device, metric.alias, Some(name), turn);
+            if let Some(former) = former.remove(name).filter(|it| it.stream == known.stream) {
+                (known.last, known.has_value) = (former.last, former.has_value);
+            }
+            let element = known.element(metric, turn.payload, turn.now);
+            match element {
+                // After a rebirth most values are those of before.
+                Ok((element, hash)) if known.last != Some((element.source_time, hash)) => {
+                    known.push(element, hash, turn.output);
+                }
+                Ok(_) => {}
+                Err(reason) => turn.faults.add(format!("{name:?}: {reason}")),
+            }
+            branch.metrics.insert(name.to_owned(), known);
+        }
+        node.branches.insert(device.to_owned(), branch);
+    }
+
+    /// Notes the alias of a metric, with its name if it is stored.
+    fn add_alias(
+        &mut self,
+        node: &mut Node,
+        device: &str,
+        number: Option<u64>,
+        metric: Option<&str>,
+        turn: &mut Turn<'_>,
+    ) {
+        let Some(number) = number else {
+            return;
+        };
+        // Those of stored metrics are as many as the metrics.
+        if metric.is_none() && self.unstored >= self.metrics_max {
+            return;
+        }
+        let alias = Alias {
+            device: device.to_owned(),
+            metric: metric.map(str::to_owned),
+        };
+        self.unstored += usize::from(metric.is_none());
+        if let Some(former) = node.aliases.insert(number, alias) {
+            self.unstored -= usize::from(former.metric.is_none());
+            turn.faults
+                .add(format!("two metrics have the alias {number}"));
+        }
+    }
+
+    /// A metric of a birth certificate.
+    fn known(&mut self, name: &str, metric: &Metric, turn: &mut Turn<'_>) -> Result<Known, String> {
+        if name.len() > NAME_BYTES_MAX {
+            return Err(format!("its name is longer than {NAME_BYTES_MAX} bytes"));
+        }
+        if self.streams.len() >= self.metrics_max {
+            return Err(format!("there are {} metrics already", self.metrics_max));
+        }
+        let data_type = DataType::of(metric.datatype.unwrap_or_default())?;
+        let topic = turn.topic;
+        let ids = [topic.group, topic.node].into_iter().chain(topic.device);
+        let parts = ids.chain(name.split('/')).map(name_part);
+        let stream = [self.name.clone()].into_iter().chain(parts);
+        let stream = stream.collect::<Vec<_>>().join(".");
+        check_name(&stream).map_err(|error| error.to_string())?;
+        let stream: Arc<str> = stream.into();
+        if !self.streams.insert(stream.clone()) {
+            return Err(format!("another metric has the stream {stream:?}"));
+        }
+        let unit = metric.text(&UNIT_KEYS).filter(|unit| !unit.is_empty());
+        let code = unit.and_then(|unit| to_ucum(Vocabulary::Sparkplug, unit));
+        if let Some(unit) = unit.filter(|_| code.is_none()) {
+            let unit: String = unit.chars().take(40).collect();
+            turn.output
+                .notes
+                .push(format!("the unit {unit:?} of {stream} has no UCUM code"));
+        }
+        let field = Field {
+            name: "value".to_owned(),
+            field_type: data_type.field_type(),
+            unit: code.or_else(|| unit.map(str::to_owned)),
+            observed_property: None,
+            description: metric.text(&TEXT_KEYS).map(str::to_owned),
+        };
+        let device = topic
+            .device
+            .map_or_else(String::new, |device| format!("/{device}"));
+        let definition = StreamDefinition {
+            schema: StreamSchema {
+                fields: vec![field],
+                key: None,
+            },
+            level: None,
+            description: Some(format!("{name} of {}/{}{device}", topic.group, topic.node)),
+        };
+        Ok(Known {
+            data_type,
+            stream,
+            definition: Arc::new(definition),
+            last: None,
+            has_value: false,
+        })
+    }
+}
+
+impl Node {
+    /// Follows the sequence numbers of messages after a birth certificate.
+    fn follow(&mut self, turn: &mut Turn<'_>) {
+        let seq = turn.payload.seq.and_then(|seq| u8::try_from(seq).ok());
+        let Some(missing) = seq.map(|seq| seq.wrapping_sub(self.next_seq)) else {
+            return self.ask(turn);
+        };
+        self.next_seq = self.next_seq.wrapping_add(missing).wrapping_add(1);
+        if missing != 0 {
+            turn.lost("sequence_gap", u64::from(missing));
+            self.ask(turn);
+        }
+    }
+
+    /// Asks for a birth certificate.
+    fn ask(&mut self, turn: &mut Turn<'_>) {
+        let is_soon = |asked: Timestamp| turn.now.0.saturating_sub(asked.0) < REQUEST_PERIOD;
+        if self.asked.is_some_and(is_soon) {
+            return;
+        }
+        self.asked = Some(turn.now);
+        let request = Payload {
+            timestamp: Some(value::milliseconds(turn.now)),
+            metrics: vec![Metric {
+                name: Some(REBIRTH.to_owned()),
+                timestamp: Some(value::milliseconds(turn.now)),
+                datatype: Some(BOOLEAN),
+                value: Some(MetricValue::Boolean(true)),
+                ..Metric::default()
+            }],
+            seq: None,
+        };
+        let topic = Topic {
+            verb: "NCMD",
+            device: None,
+            ..turn.topic
+        };
+        turn.output.orders.push(Order::Publish(Publication {
+            token: 0,
+            topic: topic.text(),
+            payload: request.to_bytes(),
+            qos: 0,
+            is_retained: false,
+            property: None,
+        }));
+    }
+
+    /// The death certificate of the edge node.
+    fn died(&mut self, turn: &mut Turn<'_>) {
+        // That of an earlier connection, which the broker noticed late (6.4.23).
+        if bd_seq(turn.payload) != self.bd_seq {
+            return;
+        }
+        self.is_online = false;
+        let devices: Vec<String> = self.branches.keys().cloned().collect();
+        for device in devices {
+            self.stale(&device, turn);
+        }
+    }
+
+    /// The values of a device are not known any more.
+    fn stale(&mut self, device: &str, turn: &mut Turn<'_>) {
+        let Some(branch) = self.branches.get_mut(device) else {
+            return;
+        };
+        branch.is_online = false;
+        for known in branch.metrics.values_mut() {
+            let element = StreamElement {
+                position: Default::default(),
+                source_time: turn.now,
+                receive_time: turn.now,
+                key: None,
+                values: vec![Value::Null],
+                quality: Quality::Bad,
+                origin: None,
+            };
+            known.last = None;
+            known.push(element, 0, turn.output);
+        }
+    }
+
+    /// The values of a data message.
+    fn data(&mut self, device: &str, turn: &mut Turn<'_>) {
+        if !self
+            .branches
+            .get(device)
+            .is_some_and(|branch| branch.is_online)
+        {
+            turn.lost("no_birth", 1);
+            return self.ask(turn);
+        }
+        let (mut has_unknown, mut has_unstored) = (false, false);
+        for metric in &turn.payload.metrics {
+            if metric.is_transient == Some(true) {
+                continue;
+            }
+            let by_alias = metric.alias.and_then(|alias| self.aliases.get(&alias));
+            let name = match (&metric.name, by_alias) {
+                (Some(name), _) => name,
+                (None, Some(alias)) if alias.device == device => match &alias.metric {
+                    Some(name) => name,
+                    None => {
+                        has_unstored = true;
+                        continue;
+                    }
+                },
+                _ => {
+                    has_unknown = true;
+                    continue;
+                }
+            };
+            let Some(branch) = self.branches.get_mut(device) else {
+                continue;
+            };
+            // mqtt-spb-wrapper names this folder in birth certificates only.
+            let key = match branch.metrics.contains_key(name) {
+                true => name.clone(),
+                false => format!("DATA/{name}"),
+            };
+            let Some(known) = branch.metrics.get_mut(&key) else {
+                has_unstored = true;
+                continue;
+            };
+            match known.element(metric, turn.payload, turn.now) {
+                Ok((element, hash)) => known.push(element, hash, turn.output),
+                Err(reason) => turn.faults.add(format!("{name:?}: {reason}")),
+            }
+        }
+        if has_unstored {
+            turn.lost("metric_not_stored", 1);
+        }
+        if has_unknown {
+            self.ask(turn);
+        }
+    }
+}
+
+impl Known {
+    /// The element of a metric, and a hash of its value.
+    fn element(
+        &self,
+        metric: &Metric,
+        payload: &Payload,
+        now: Timestamp,
+    ) -> Result<(StreamElement, u64), String> {
+        let value = match &metric.value {
+            Some(value) if metric.is_null != Some(true) => self.data_type.read(value)?,
+            _ => Value::Null,
+        };
+        let stated = metric.timestamp.or(payload.timestamp);
+        let quality = value::quality(metric.quality());
+        let mut hasher = DefaultHasher::new();
+        format!("{value:?} {quality:?}").hash(&mut hasher);
+        let element = StreamElement {
+            position: Default::default(),
+            source_time: stated.map_or(Ok(now), value::time)?,
+            receive_time: now,
+            key: None,
+            values: vec![value],
+            quality,
+            origin: None,
+        };
+        Ok((element, hasher.finish()))
+    }
+
+    /// Adds an element. A value that is missing is said once.
+    fn push(&mut self, element: StreamElement, hash: u64, output: &mut Output) {
+        let has_value = element.values[0] != Value::Null;
+        if !has_value && !self.has_value {
+            return;
+        }
+        self.has_value = has_value;
+        self.last = Some((element.source_time, hash));
+        output.batch.push(&self.stream, &self.definition, element);
+    }
+}
+
+fn bd_seq(payload: &Payload) -> Option<u64> {
+    let named = |metric: &&Metric| metric.name.as_deref() == Some(BD_SEQ);
+    match payload.metrics.iter().find(named)?.value {
+        Some(MetricValue::Long(number)) => Some(number),
+        Some(MetricValue::Int(number)) => Some(number.into()),
+        _ => None,
+    }
+}
+
+impl Turn<'_> {
+    fn lost(&mut self, reason: &'static str, messages: u64) {
+        self.output.batch.lost.push(Lost {
+            stream: None,
+            reason,
+            messages,
+        });
+    }
+}
+
+fn undecodable(topic: Topic<'_>, bytes: &[u8], reason: &str, output: &mut Output) {
+    output.batch.undecodable.push(Undecodable {
+        stream: None,
+        reason: format!("{}: {reason}", topic.text()),
+        message: bytes[..bytes.len().min(KEPT_BYTES)].to_vec(),
+        is_cut: bytes.len() > KEPT_BYTES,
+    });
+}
+
+/// What is wrong with a message: the first fault, and how many there are.
+#[derive(Debug, Default)]
+struct Faults {
+    first: Option<String>,
+    count: usize,
+}
+
+impl Faults {
+    fn add(&mut self, fault: String) {
+        self.first.get_or_insert(fault);
+        self.count += 1;
+    }
+
+    fn reason(self) -> Option<String> {
+        let first = self.first?;
+        Some(match self.count {
+            1 => first,
+            count => format!("{first}; and {} more", count - 1),
+        })
+    }
+}
