@@ -124,6 +124,23 @@ struct Bench<'a> {
 
 /// Runs the part.
 pub(super) fn run(settings: &Settings, report: &mut Report) -> Result<(), Error> {
+    let outcome = with_bench(settings, |bench| bench.measure())?;
+    outcome.report(report);
+    Ok(())
+}
+
+/// Measures only the largest registry.
+pub(super) fn run_largest(settings: &Settings, report: &mut Report) -> Result<(), Error> {
+    let large = with_bench(settings, |bench| bench.large())?;
+    large.report(report);
+    Ok(())
+}
+
+/// Calls `measure` on one processor.
+fn with_bench<T>(
+    settings: &Settings,
+    measure: impl FnOnce(&mut Bench) -> Result<T, Error>,
+) -> Result<T, Error> {
     let folder = Folder::new("paper")?;
     let program = node::program(settings)?;
     let program = program
@@ -136,11 +153,8 @@ pub(super) fn run(settings: &Settings, report: &mut Report) -> Result<(), Error>
         program,
         random: fastrand::Rng::with_seed(settings.seed),
     };
-    let pinned = Pinned::new()?;
-    let outcome = bench.measure()?;
-    drop(pinned);
-    outcome.report(report);
-    Ok(())
+    let _pinned = Pinned::new()?;
+    measure(&mut bench)
 }
 
 fn text(error: impl ToString) -> String {

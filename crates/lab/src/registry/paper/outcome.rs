@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use super::java::JenaPoint;
-use super::large::CLIENTS;
 use super::tables::{Table, figure};
 use super::under_test::Point;
 use super::{Outcome, Part, TABLE, service};
@@ -443,37 +442,9 @@ impl Outcome {
                 Limit::AtMost(1.0),
             );
         }
-        let Ok(large) = &self.large else {
-            return;
-        };
-        let [few, many] = large.points;
-        for (what, few, many, count) in [
-            ("publish", few.1, many.1, many.0),
-            ("inquire", few.2, many.2, many.0),
-        ] {
-            let name = format!("{what} over SOAP with {count} services");
-            report.row(&format!("{name}, p50"), many, "ms", "");
-            let reference = Reference::new("with few", few);
-            report.target(name, (many, "ms"), reference, Limit::AtMost(1.3));
+        if let Ok(large) = &self.large {
+            large.report(report);
         }
-        let [one, sixteen] = large.rates;
-        let note = "published over SOAP";
-        report.row("services a second, 1 client", one, "1/s", note);
-        let name = format!("services a second, {CLIENTS} clients");
-        report.row(&name, sixteen, "1/s", note);
-        let reference = Reference::new("1 client", one);
-        report.target(name, (sixteen, "1/s"), reference, Limit::AtLeast(3.0));
-        let name = format!("fdatasync for a service, {CLIENTS} clients");
-        let reference = Reference::new("services", 1.0);
-        report.target(name, (large.syncs, "1"), reference, Limit::AtMost(1.0));
-        let note = format!(
-            "{:.0} MiB resident then",
-            large.resident / f64::from(1 << 20)
-        );
-        let name = format!("a node with {} services is ready", many.0);
-        report.row(&name, large.opened_s, "s", note);
-        let reference = Reference::new("15 s", 15.0);
-        report.target(name, (large.opened_s, "s"), reference, Limit::AtMost(1.0));
     }
 
     fn peer_targets(&self, report: &mut Report) {
