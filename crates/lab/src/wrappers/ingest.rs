@@ -123,8 +123,9 @@ fn sent(
     let next = AtomicUsize::new(0);
     let start = Instant::now();
     thread::scope(|scope| {
+        let next = &next;
         let run = |_| {
-            scope.spawn(|| {
+            scope.spawn(move || {
                 let mut client = Client::connect(address, token)?;
                 while let Some(body) = bodies.get(next.fetch_add(1, Ordering::Relaxed)) {
                     client.post_bytes(path, headers, body)?;

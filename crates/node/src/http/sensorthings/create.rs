@@ -107,7 +107,7 @@ impl Plan {
         match (parent.kind, link.target, back.next()) {
             (EntityType::Thing, EntityType::Location, _) => {
                 let id = self.add(reading, new, None)?;
-                self.add_history(&parent.id, &[id.clone()], None)?;
+                self.add_history(&parent.id, std::slice::from_ref(&id), None)?;
                 Ok(id)
             }
             (
@@ -169,7 +169,7 @@ impl Plan {
                 }
                 (EntityType::Location, EntityType::Thing) => {
                     for thing in self.ends(reading, link, linked, None)? {
-                        self.add_history(&thing, &[id.clone()], None)?;
+                        self.add_history(&thing, std::slice::from_ref(&id), None)?;
                     }
                 }
                 (EntityType::HistoricalLocation, _) => {

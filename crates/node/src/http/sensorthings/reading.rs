@@ -729,8 +729,8 @@ mod tests {
         on_node(
             |config| config.log.keep_age_s = 0,
             async |app| {
-                fill(&app, "short", 5_000).await;
-                fill(&app, "long", 200_000).await;
+                fill(app, "short", 5_000).await;
+                fill(app, "long", 200_000).await;
                 for query in [
                     "",
                     "$top=1&$orderby=phenomenonTime%20desc",
@@ -741,7 +741,7 @@ mod tests {
                     "$filter=phenomenonTime%20le%201970-01-01T00:00:02Z&$orderby=resultTime%20desc",
                     "$count=true&$top=0",
                 ] {
-                    let (short, long) = (read(&app, "short", query), read(&app, "long", query));
+                    let (short, long) = (read(app, "short", query), read(app, "long", query));
                     // A piece of a scan is the least that is read.
                     let most = short.max(PIECE as u64) * 3 / 2;
                     assert!(

@@ -339,7 +339,7 @@ impl InfluxExporter {
         request: &Points<'_>,
         written: &mut Written,
     ) -> Result<(), WrapperError> {
-        let mut waiting = vec![0..request.points.len()];
+        let mut waiting: Vec<_> = std::iter::once(0..request.points.len()).collect();
         while let Some(range) = waiting.pop() {
             let Outcome::Refused(reason) = self.send(request.lines(&range)).await? else {
                 continue;

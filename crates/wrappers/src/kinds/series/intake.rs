@@ -225,8 +225,8 @@ impl<P: Protocol> Intake<P> {
     /// The answer to the message of a batch.
     fn answer(&mut self, mark: &Mark) -> Option<&mut Answer> {
         let number = number(mark);
-        let answers = self.answers.iter_mut().rev();
-        answers.into_iter().find(|answer| answer.first <= number)
+        let mut answers = self.answers.iter_mut().rev();
+        answers.find(|answer| answer.first <= number)
     }
 }
 

@@ -382,6 +382,7 @@ mod tests {
                     schema: schema.clone(),
                     level: Level::Power,
                     last: 1,
+                    source: "urn:chappe:wrapper:influx".to_owned(),
                 })
             }),
             ..NodeParts::default()

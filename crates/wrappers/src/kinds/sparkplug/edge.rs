@@ -20,6 +20,9 @@ const METRICS_AT_ONCE: usize = 256;
 /// Bytes of values of one message of data.
 const BYTES_AT_ONCE: usize = 64 << 10;
 
+/// A stream, and one key of it if it has keys.
+type Subject = (Arc<str>, Option<String>);
+
 /// A stream, or one key of it.
 struct Device {
     id: String,
@@ -39,7 +42,7 @@ pub(super) struct Edge {
     seq: u8,
     /// When the first birth certificate of the connection was made; older elements are historical.
     born: Option<Timestamp>,
-    devices: BTreeMap<(Arc<str>, Option<String>), Device>,
+    devices: BTreeMap<Subject, Device>,
     next_alias: u64,
 }
 
@@ -190,7 +193,7 @@ impl Edge {
         part: &Part,
         element: &StreamElement,
         now: Timestamp,
-    ) -> Result<((Arc<str>, Option<String>), Option<Publication>), String> {
+    ) -> Result<(Subject, Option<Publication>), String> {
         let subject = (part.stream.clone(), element.key.clone());
         let known = self.devices.get(&subject);
         let is_same = |it: &Device| {
