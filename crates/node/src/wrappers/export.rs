@@ -157,7 +157,9 @@ impl Exporting {
                     }
                 }
                 delivered = self.exporter.delivered() => {
-                    self.on_delivered(delivered?).await?;
+                    let delivered = delivered?;
+                    *has_written |= !delivered.positions.is_empty();
+                    self.on_delivered(delivered).await?;
                 }
                 _ = keep.tick(), if is_pipelined => {
                     self.cursor.keep()?;
@@ -231,7 +233,7 @@ impl Exporting {
         self.app
             .exporters
             .update(name, |row| row.peer.elements += elements);
-        *has_written = true;
+        *has_written |= !self.exporter.is_pipelined();
         match error {
             Some(error) => Err(error.into()),
             None => Ok((!is_whole).then_some(reached)),
