@@ -136,24 +136,33 @@ fn refusals_are_those_that_agents_understand() {
     });
 }
 
+/// A field of bytes of a message of protocol buffers.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut field = vec![number << 3 | 2, u8::try_from(bytes.len()).unwrap()];
+    field.extend(bytes);
+    field
+}
+
 /// `up{job="a"} 1.5` at 7 ms, in the block format of snappy as one literal.
 fn sample() -> Vec<u8> {
     let label = |name: &str, value: &str| {
-        let (name, value) = (name.as_bytes(), value.as_bytes());
-        let label = [
-            &[10, name.len() as u8],
-            name,
-            &[18, value.len() as u8],
-            value,
-        ]
-        .concat();
-        [&[10, label.len() as u8], &*label].concat()
+        let label = [field(1, name.as_bytes()), field(2, value.as_bytes())].concat();
+        field(1, &label)
     };
-    let sample = [&[18, 11, 9], &1.5_f64.to_le_bytes()[..], &[16, 7]].concat();
-    let series = [label("__name__", "up"), label("job", "a"), sample].concat();
-    let message = [&[10, series.len() as u8], &*series].concat();
-    let length = message.len() as u8;
-    [&[length, (length - 1) << 2], &*message].concat()
+    let mut sample = vec![9];
+    sample.extend(1.5_f64.to_le_bytes());
+    sample.extend([16, 7]);
+    let series = [
+        label("__name__", "up"),
+        label("job", "a"),
+        field(2, &sample),
+    ]
+    .concat();
+    let message = field(1, &series);
+    let length = u8::try_from(message.len()).unwrap();
+    let mut block = vec![length, (length - 1) << 2];
+    block.extend(message);
+    block
 }
 
 #[test]
