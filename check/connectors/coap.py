@@ -11,6 +11,7 @@ Runs as root on Linux, in namespaces of its own: what it started ends with it.
 """
 
 import http.client
+import json
 import os
 import pathlib
 import random
@@ -43,7 +44,7 @@ class Aiocoap:
         self.state = bench.work / "aiocoap-state"
         self.start()
         self.streams = []
-        for path in ("count", "large", "quiet"):
+        for path in ("count", "quiet"):
             stream = f"aiocoap.{path}"
             self.streams.append(stream)
             bench.wrapper(f"aiocoap-{path}", f"""
@@ -55,7 +56,7 @@ poll_s = 1
 format = "json"
 [[stream]]
 name = "{stream}"
-fields = [{{ name = "n", type = "integer" }}, {{ name = "padding", type = "text" }}]
+fields = [{{ name = "n", type = "integer" }}]
 """)
         bench.wrapper("aiocoap-label", f"""
 kind = "coap"
@@ -109,7 +110,17 @@ format = "json"
 name = "libcoap.count"
 fields = [{{ name = "n", type = "integer" }}]
 """)
-        self.number, self.process_of_client = 0, None
+        bench.wrapper("libcoap-large", f"""
+kind = "coap"
+address = "coap://{THERE}:{self.port}"
+resources = ["/large"]
+accept = 50
+silence_s = {SILENCE_S}
+format = "json"
+[[stream]]
+name = "libcoap.large"
+fields = [{{ name = "n", type = "integer" }}, {{ name = "padding", type = "text" }}]
+""")
         self.sent = Fed(lambda: self.bench.far.command("sh", "-c", PUTS, "sh", self.client, f"coap://{THERE}:{self.port}/count"),
                         lambda number: f'{{"n": {number}}}\n', bench.work / "coap-client.log", period_s=0.1)
 
@@ -125,6 +136,14 @@ fields = [{{ name = "n", type = "integer" }}]
 
     def last(self) -> int:
         return self.sent.written
+
+    def put(self, number: int) -> str:
+        """Puts a state that takes blocks; returns its padding."""
+        padding = chr(ord("a") + number % 26) * 3_000
+        document = json.dumps({"n": number, "padding": padding})
+        command = [self.client, "-B", "5", "-t", "50", "-m", "put", "-e", document, f"coap://{THERE}:{self.port}/large"]
+        subprocess.run(self.bench.far.command(*command), check=True, capture_output=True)
+        return padding
 
 
 # Puts each line of standard input.
@@ -144,12 +163,21 @@ def values(bench: Bench, servers: list) -> None:
         for stream in server.streams:
             last = server.last()
             until(20, f"{stream} has a number of {server.name} from {last} on", lambda: bench.numbers(stream)[-1] >= last)
-    found = bench.node.elements("aiocoap.large")
-    expect(all(one["values"]["padding"] == "x" * 3_000 for one in found), f"{len(found)} states in blocks are whole")
+    for server in servers:
+        if server.name == "libcoap":
+            blocks(bench, server)
     if any(server.name == "aiocoap" for server in servers):
         time.sleep(3)
         texts = [(one["key"], one["values"]["value"]) for one in bench.node.elements("aiocoap.text")]
         expect(texts == [("label", "meadow")], f"a polled text that does not change is stored once: {texts}")
+
+
+def blocks(bench: Bench, server: Libcoap) -> None:
+    for number in range(1, 6):
+        padding = server.put(number)
+        until(20, f"state {number} in blocks is stored", lambda: bench.last("libcoap.large") > 0
+              and bench.node.elements("libcoap.large")[-1]["values"] == {"n": number, "padding": padding})
+    judge("coap (libcoap.large)", bench.numbers("libcoap.large"), last=5)
 
 
 def kills(bench: Bench, servers: list) -> None:

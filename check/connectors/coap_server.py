@@ -2,8 +2,7 @@
 
     python coap_server.py HOST PORT STATE     STATE has the last number, written before it is told
 
-/count: observable JSON, a new number each PERIOD_S. /large: the same with 3 kB behind it, which takes blocks. /quiet: the same,
-not observable. /label: a text that never changes. A line on standard output for each number that was sent or asked for.
+/count: observable JSON, a new number each PERIOD_S. /quiet: the same, not observable. /label: a text that never changes.
 """
 
 import asyncio
@@ -31,18 +30,17 @@ class Number:
         STATE.with_suffix(".new").rename(STATE)
 
 
-def message(number: Number, padding: int) -> aiocoap.Message:
-    document = {"n": number.value, **({"padding": "x" * padding} if padding else {})}
-    return aiocoap.Message(payload=json.dumps(document).encode(), content_format=JSON, max_age=30)
+def message(number: Number) -> aiocoap.Message:
+    return aiocoap.Message(payload=json.dumps({"n": number.value}).encode(), content_format=JSON, max_age=30)
 
 
 class Count(resource.ObservableResource):
-    def __init__(self, number: Number, padding: int = 0):
+    def __init__(self, number: Number):
         super().__init__()
-        self.number, self.padding = number, padding
+        self.number = number
 
     async def render_get(self, request: aiocoap.Message) -> aiocoap.Message:
-        return message(self.number, self.padding)
+        return message(self.number)
 
 
 class Quiet(resource.Resource):
@@ -51,7 +49,7 @@ class Quiet(resource.Resource):
         self.number = number
 
     async def render_get(self, request: aiocoap.Message) -> aiocoap.Message:
-        return message(self.number, 0)
+        return message(self.number)
 
 
 class Label(resource.Resource):
@@ -61,17 +59,16 @@ class Label(resource.Resource):
 
 async def main() -> None:
     number, site = Number(), resource.Site()
-    counts = [Count(number), Count(number, 3_000)]
+    count = Count(number)
     site.add_resource([".well-known", "core"], resource.WKCResource(site.get_resources_as_linkheader))
-    for name, one in (("count", counts[0]), ("large", counts[1]), ("quiet", Quiet(number)), ("label", Label())):
+    for name, one in (("count", count), ("quiet", Quiet(number)), ("label", Label())):
         site.add_resource([name], one)
     await aiocoap.Context.create_server_context(site, bind=(HOST, PORT))
     print("ready", flush=True)
     while True:
         await asyncio.sleep(PERIOD_S)
         number.rise()
-        for count in counts:
-            count.updated_state()
+        count.updated_state()
 
 
 asyncio.run(main())

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chappe_machine::{Input, Instant, Machine as _, Output, drain};
+use chappe_machine::{Input, Instant, Output, drain};
 use chappe_wrappers::coap::{Client, Event, Pace, Target};
 
 use crate::bounds::Bound;

@@ -422,20 +422,31 @@ impl Client {
             Source::Notification(_) => true,
             Source::Answer(started) | Source::Separate(started, _) => at >= started,
         };
+        let mut is_numbered_again = false;
         if let Some((sequence, (newest, at))) = response.observe.zip(own.newest)
-            && is_compared(at)
             && !is_newer(sequence, newest, now.saturating_since(at))
         {
-            self.acknowledge(source);
-            // An answer and a notification may tell the same state.
-            if sequence != newest {
-                let reason = "reordered";
-                self.tell(Event::Lost { resource, reason });
+            if is_compared(at) {
+                self.acknowledge(source);
+                // An answer and a notification may tell the same state.
+                if sequence != newest {
+                    let reason = "reordered";
+                    self.tell(Event::Lost { resource, reason });
+                }
+                return;
             }
-            return;
+            is_numbered_again = sequence != newest;
         }
         own.newest = response.observe.map(|sequence| (sequence, now));
         (own.due, own.failures) = (now + pause, 0);
+        if is_numbered_again {
+            // Notifications from before cannot be told from later ones by their numbers, only by their token: the resource is
+            // registered under another one.
+            let token = self.token();
+            let own = &mut self.resources[resource];
+            (own.token, own.newest, own.due) = (token, None, now);
+        }
+        let own = &mut self.resources[resource];
         if own.transfer.take().is_some() {
             // A newer state came while an older one was read.
             let reason = "incomplete";

@@ -213,11 +213,29 @@ fn a_registration_is_refreshed_before_its_state_is_too_old() {
     let second = run.request();
     assert_ne!(second.header.message_id, first.header.message_id);
     assert_eq!(second.get_token(), first.get_token());
-    // The same state again is nothing new, and the sequence may begin again.
-    run.receive(&answer(&second, Some(1), b"1"));
+    // The same state again is nothing new.
+    run.receive(&answer(&second, Some(5), b"1"));
     assert_eq!(run.states(), [""; 0]);
-    run.receive(&notification(&first, 1, 2, b"1"));
+    run.receive(&notification(&first, 1, 6, b"1"));
     assert_eq!(run.states(), ["1"]);
+}
+
+#[test]
+fn a_server_that_numbers_again_is_registered_under_another_token() {
+    let mut run = Run::new();
+    let first = run.request();
+    run.receive(&answer(&first, Some(50), b"1"));
+    run.pass(seconds(60));
+    let second = run.request();
+    assert_eq!(second.get_token(), first.get_token());
+    run.receive(&answer(&second, Some(0), b"9"));
+    let third = run.request();
+    assert_ne!(third.get_token(), first.get_token());
+    // The server sends what waited before: its number is higher, its state older.
+    run.receive(&notification(&first, 1, 51, b"2"));
+    run.receive(&answer(&third, Some(0), b"9"));
+    run.receive(&notification(&third, 2, 1, b"10"));
+    assert_eq!(run.states(), ["1", "9", "10"]);
 }
 
 #[test]
