@@ -189,14 +189,14 @@ def judge(plant: Plant) -> None:
 def odd_values(plant: Plant) -> None:
     """NaN, infinity and numbers beyond 2^53, into fields that take them and that do not."""
     plant.psql("CREATE TABLE odd (id int PRIMARY KEY, x double precision, exact numeric)")
-    plant.psql("INSERT INTO odd VALUES (1, 'NaN', 'NaN'), (2, '-Infinity', 9007199254740993), (3, NULL, NULL), "
+    plant.psql("INSERT INTO odd VALUES (1, 'NaN', 'NaN'), (2, '-Infinity', 9007199254740993), (3, NULL, 1.50), "
                "(4, 0.1, 123456789012345678901234567890.5)")
     plant.file("wrappers", "odd", f'kind = "postgres"\naddress = "postgres://chappe@/postgres?host={plant.server.work}'
                f'&port={plant.port}"\nquery = "SELECT * FROM odd -- all"\ncursor = "id"\npoll_ms = 100\n'
                '[[stream]]\nname = "odd"\nfields = [{ name = "x", type = "double" }, { name = "exact", type = "text" }]\n')
     until(20, "the odd rows are stored", lambda: plant.last("odd") >= 2)
     found = [one["values"] for one in plant.node.elements("odd")]
-    expect(found == [{"x": None, "exact": None}, {"x": 0.1, "exact": "123456789012345678901234567890.5"}],
+    expect(found == [{"x": None, "exact": "1.50"}, {"x": 0.1, "exact": "123456789012345678901234567890.5"}],
            "a null is null, and a decimal number keeps its digits in a text")
     until(20, "dead letters", lambda: plant.row("wrappers", "odd").get("dead_letters") == 2)
     expect(True, "NaN and an infinite number are dead letters of a double")
@@ -210,7 +210,8 @@ def refusals(plant: Plant) -> None:
     plant.file("exporters", "narrow", f'kind = "postgres"\nstreams = ["plant.readings"]\n{common.format("ca")}table = "narrow"\n')
 
     def error(table: str, name: str) -> str:
-        return json.dumps(plant.row(table, name).get("error") or "")
+        row = plant.row(table, name)
+        return json.dumps([row.get("reason"), row.get("hint"), row.get("error")])
 
     until(20, "a wrong type is named", lambda: "has type int4, not bigint" in error("exporters", "narrow"))
     expect("ALTER TABLE" in error("exporters", "narrow"), "a column of another type is named, with the statement that repairs it")

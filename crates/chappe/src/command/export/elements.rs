@@ -14,6 +14,9 @@ use crate::output::Failure;
 
 /// Elements that are returned at once, at most.
 const ELEMENTS: usize = 4_096;
+/// Where a range begins that has no start; reason: a range passes over gaps, and this is the first time that a node
+/// takes.
+const FIRST_TIME: &str = "1678-01-01T00:00:00Z";
 /// Nanoseconds of a second.
 const SECOND_NS: f64 = 1e9;
 
@@ -77,9 +80,7 @@ impl<'a> Elements<'a> {
         last_number: u64,
         schema: &'a StreamSchema,
     ) -> Self {
-        // A range of time passes over gaps; one from the first of all times has all elements.
-        let first = Timestamp(i64::MIN).to_string();
-        let from = percent(from.as_deref().unwrap_or(&first));
+        let from = percent(from.as_deref().unwrap_or(FIRST_TIME));
         let to = to.as_deref().map(|to| format!("&to={}", percent(to)));
         let to = to.unwrap_or_default();
         Self {
@@ -252,7 +253,7 @@ mod tests {
         };
         let element = StreamElement {
             position: "000000000000000a:7".parse().unwrap(),
-            source_time: Timestamp(i64::MIN),
+            source_time: Timestamp(-1),
             receive_time: Timestamp(1),
             key: Some("k".to_owned()),
             values: types.iter().map(|(_, value)| value.clone()).collect(),
