@@ -60,6 +60,8 @@ class Sink:
                 pass
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        # A node that is killed cuts its connections.
+        self.server.handle_error = lambda _request, _address: None
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.address = f"http://127.0.0.1:{self.server.server_port}/events"
 
