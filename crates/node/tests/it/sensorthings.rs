@@ -609,7 +609,9 @@ fn observations_are_in_the_order_of_time_whatever_the_order_of_their_numbers() {
         stream.append(&elements).unwrap().wait().unwrap();
     });
     block(async {
-        let world = Operated::start(&config(directory.path()), None).await;
+        let token = std::fs::read_to_string(directory.path().join("data/new-token")).unwrap();
+        let token = Some(token.trim().to_owned());
+        let world = Operated::start(&config(directory.path()), token).await;
         for direction in ["asc", "desc"] {
             let mut order: Vec<(i64, i64)> = times.iter().copied().zip(0..).collect();
             order.sort_unstable();

@@ -107,7 +107,7 @@ pub(super) async fn patch(
                 }
             }
             let mut plan = Plan::default();
-            plan.add_history(&thing, &locations, None)?;
+            plan.add_history(&thing, &locations)?;
             Ok::<_, Fault>(plan)
         });
         let plan = planned.await?.map_err(problem)?;

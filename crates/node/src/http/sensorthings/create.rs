@@ -107,7 +107,7 @@ impl Plan {
         match (parent.kind, link.target, back.next()) {
             (EntityType::Thing, EntityType::Location, _) => {
                 let id = self.add(reading, new, None)?;
-                self.add_history(&parent.id, std::slice::from_ref(&id), None)?;
+                self.add_history(&parent.id, std::slice::from_ref(&id))?;
                 Ok(id)
             }
             (
@@ -160,7 +160,7 @@ impl Plan {
                 (EntityType::Thing, EntityType::Location) => {
                     let ids = self.ends(reading, link, linked, None)?;
                     if !ids.is_empty() {
-                        self.add_history(&id, &ids, None)?;
+                        self.add_history(&id, &ids)?;
                     }
                 }
                 (EntityType::Thing, EntityType::Datastream) => {
@@ -169,7 +169,7 @@ impl Plan {
                 }
                 (EntityType::Location, EntityType::Thing) => {
                     for thing in self.ends(reading, link, linked, None)? {
-                        self.add_history(&thing, std::slice::from_ref(&id), None)?;
+                        self.add_history(&thing, std::slice::from_ref(&id))?;
                     }
                 }
                 (EntityType::HistoricalLocation, _) => {
@@ -220,15 +220,10 @@ impl Plan {
         Ok(ids)
     }
 
-    /// Notes where a thing is from now on, or from the given time.
-    pub(super) fn add_history(
-        &mut self,
-        thing: &str,
-        locations: &[String],
-        time: Option<&str>,
-    ) -> Result<(), Fault> {
+    /// Notes where a thing is from now on.
+    pub(super) fn add_history(&mut self, thing: &str, locations: &[String]) -> Result<(), Fault> {
         let mut properties = Map::new();
-        let time = time.map_or_else(|| clock::now().to_string(), str::to_owned);
+        let time = clock::now().to_string();
         properties.insert("time".to_owned(), json!(time));
         let mut document = Document {
             kind: EntityType::HistoricalLocation,

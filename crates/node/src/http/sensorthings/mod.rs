@@ -80,12 +80,7 @@ pub(super) async fn root(State(app): State<App>, headers: HeaderMap) -> Response
     let conformance = CONFORMANCE.map(|name| format!("{REQUIREMENTS}{name}"));
     document(&json!({
         "value": sets,
-        "serverSettings": {
-            "conformance": conformance,
-            format!("{REQUIREMENTS}create-observations-via-http"): {
-                "endpoints": [format!("{root}/Observations")],
-            },
-        },
+        "serverSettings": {"conformance": conformance},
     }))
 }
 
