@@ -261,7 +261,8 @@ def main() -> None:
     try:
         import aiocoap  # noqa: F401
     except ImportError:
-        sys.exit("   skipped: this Python has no aiocoap")
+        print("   skipped: this Python has no aiocoap")
+        sys.exit()
     enter(INSIDE, sys.argv)
     seed = int(os.environ.get("CONNECTORS_SEED") or random.randrange(1 << 32))
     print(f"   seed: {seed}", flush=True)

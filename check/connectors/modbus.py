@@ -264,7 +264,8 @@ def main() -> None:
     try:
         import pymodbus  # noqa: F401
     except ImportError:
-        sys.exit("   skipped: this Python has no pymodbus")
+        print("   skipped: this Python has no pymodbus")
+        sys.exit()
     enter(INSIDE, sys.argv)
     seed = int(os.environ.get("CONNECTORS_SEED") or random.randrange(1 << 32))
     print(f"   seed: {seed}", flush=True)
