@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn a_string_may_have_line_ends() {
         let text = "a s=\"x\ny\" 1\nb f=1";
-        assert_eq!(line_length(text), 12);
+        assert_eq!(line_length(text), 11);
         assert_eq!(line_length("a\"b f=1\nc f=1"), 7);
         // A string without its end loses its own line only.
         assert_eq!(line_length("a s=\"x 1\nb f=1\n"), 8);
