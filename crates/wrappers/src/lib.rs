@@ -109,14 +109,18 @@ mod tests {
         let section = &document[start + 4..];
         let section = &section[..section.find("\n## ").unwrap()];
         let mut found: Vec<String> = Vec::new();
+        let mut is_file = false;
         for line in section.lines() {
             let Some(line) = line.strip_prefix("    ") else {
                 continue;
             };
             if line.starts_with("# ") && line.ends_with(".toml") {
                 found.push(String::new());
+                is_file = true;
             }
-            if let Some(example) = found.last_mut() {
+            // Commands that follow a file.
+            is_file &= !line.starts_with("$ ");
+            if let Some(example) = found.last_mut().filter(|_| is_file) {
                 example.push_str(line);
                 example.push('\n');
             }
