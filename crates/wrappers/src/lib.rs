@@ -118,8 +118,8 @@ mod tests {
                 found.push(String::new());
                 is_file = true;
             }
-            // Commands that follow a file.
-            is_file &= !line.starts_with("$ ");
+            // Commands, and files of others, that follow.
+            is_file &= !line.starts_with("$ ") && !line.ends_with(".yml");
             if let Some(example) = found.last_mut().filter(|_| is_file) {
                 example.push_str(line);
                 example.push('\n');
