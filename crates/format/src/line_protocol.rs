@@ -64,6 +64,9 @@ fn end_of_string(bytes: &[u8]) -> Option<(usize, bool)> {
 #[must_use]
 pub fn line_length(text: &str) -> usize {
     let bytes = text.as_bytes();
+    if text.trim_start_matches([' ', '\t', '\r']).starts_with('#') {
+        return text.find('\n').unwrap_or(text.len());
+    }
     let plain = bytes.iter().position(|byte| matches!(byte, b'\n' | b'"'));
     let Some(at) = plain.filter(|at| bytes[*at] == b'"') else {
         return plain.unwrap_or(bytes.len());
@@ -330,6 +333,8 @@ mod tests {
         assert_eq!(line_length("a\"b f=1\nc f=1"), 7);
         // A string without its end loses its own line only.
         assert_eq!(line_length("a s=\"x 1\nb f=1\n"), 8);
+        // A comment has no strings.
+        assert_eq!(line_length(" # a s=\"x\nb f=1"), 9);
         assert_eq!(line_length("a f=1"), 5);
         assert_eq!(line_length(r#"a f="\""#), 7);
     }

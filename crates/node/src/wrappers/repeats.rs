@@ -5,7 +5,8 @@
 //! at the disk: only of a batch with older times, the elements of these times are read.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::ops::Range;
 use std::sync::Arc;
 
 use chappe_stream::{StoreError, StreamElement, Timestamp, Value};
@@ -13,7 +14,7 @@ use chappe_stream::{StoreError, StreamElement, Timestamp, Value};
 use super::progress::Prepared;
 use crate::catalogue;
 
-/// Elements of a batch's times that are read at once; reason: they are held. Of more, those of each time are read.
+/// Elements of a batch's times that are read at once; reason: they are held. More are read in pieces.
 const READ_MAX: usize = 20_000;
 
 /// What is known of the times of streams.
@@ -56,7 +57,9 @@ impl Repeats {
                 Stored::TooMany => {
                     let (entry, elements) =
                         (part.entry.clone(), std::mem::take(&mut part.elements));
-                    let kept = tokio::task::spawn_blocking(move || unknown(&entry, elements)).await;
+                    let times = oldest..Timestamp(newest.0.saturating_add(1));
+                    let search = move || unknown(&entry, elements, times);
+                    let kept = tokio::task::spawn_blocking(search).await;
                     part.elements = kept.unwrap_or_else(closed_elements)?;
                 }
             }
@@ -96,22 +99,59 @@ fn stored(
     Ok(Stored::All(elements, newer.is_empty()))
 }
 
-/// The elements that their stream does not have, looked for one by one.
+/// The elements that their stream does not have. The stream is read once, piece by piece, so that a batch costs the
+/// same however many elements have its times.
 fn unknown(
     entry: &Arc<catalogue::Entry>,
     elements: Vec<StreamElement>,
+    times: Range<Timestamp>,
 ) -> Result<Vec<StreamElement>, StoreError> {
-    let mut kept = Vec::new();
-    for element in elements {
-        let at = element.source_time;
-        let same = entry
-            .log
-            .range(at, Timestamp(at.0.saturating_add(1)), READ_MAX)?;
-        if !same.iter().any(|it| is_same(it, &element)) {
-            kept.push(element);
+    let mut search = Search::new(elements);
+    let mut scan = entry.log.scan(0, Some(times));
+    loop {
+        match scan.next_piece(READ_MAX) {
+            Ok(None) => return Ok(search.unknown()),
+            Ok(Some(piece)) => piece.iter().for_each(|stored| search.pass(stored)),
+            // What is damaged cannot be compared.
+            Err(StoreError::Log(chappe_log::Error::Gap { .. })) => {}
+            Err(error) => return Err(error),
         }
     }
-    Ok(kept)
+}
+
+/// Elements that are looked for among those of their stream.
+struct Search {
+    elements: Vec<Option<StreamElement>>,
+    by_digest: HashMap<u64, Vec<usize>>,
+}
+
+impl Search {
+    fn new(elements: Vec<StreamElement>) -> Self {
+        let mut by_digest = HashMap::<_, Vec<usize>>::with_capacity(elements.len());
+        for (index, element) in elements.iter().enumerate() {
+            by_digest.entry(digest(element)).or_default().push(index);
+        }
+        let elements = elements.into_iter().map(Some).collect();
+        Self {
+            elements,
+            by_digest,
+        }
+    }
+
+    /// The stream has this element.
+    fn pass(&mut self, stored: &StreamElement) {
+        for index in self.by_digest.get(&digest(stored)).into_iter().flatten() {
+            let element = &mut self.elements[*index];
+            if element.as_ref().is_some_and(|it| is_same(stored, it)) {
+                *element = None;
+            }
+        }
+    }
+
+    /// Those that no element of the stream was the same as.
+    fn unknown(self) -> Vec<StreamElement> {
+        self.elements.into_iter().flatten().collect()
+    }
 }
 
 /// What an element has for a column that was added later.
@@ -139,27 +179,39 @@ fn remove_doubles(elements: &mut Vec<StreamElement>) {
     if elements.windows(2).all(is_rising) {
         return;
     }
-    let mut doubles = Vec::new();
-    // Of most series and times there is one element.
-    let mut first = HashMap::with_capacity(elements.len());
-    let mut others: HashMap<usize, Vec<usize>> = HashMap::new();
+    let mut known: HashMap<u64, Vec<usize>> = HashMap::with_capacity(elements.len());
+    let mut is_first = Vec::with_capacity(elements.len());
     for (index, element) in elements.iter().enumerate() {
-        let before = match first.entry((element.source_time, element.key.as_deref())) {
-            Entry::Vacant(entry) => {
-                entry.insert(index);
-                continue;
-            }
-            Entry::Occupied(entry) => *entry.get(),
-        };
-        let others = others.entry(before).or_insert_with(|| vec![before]);
-        match others.iter().any(|at| is_same(&elements[*at], element)) {
-            true => doubles.push(index),
-            false => others.push(index),
+        let same = known.entry(digest(element)).or_default();
+        let is_new = !same.iter().any(|at| is_same(&elements[*at], element));
+        if is_new {
+            same.push(index);
         }
+        is_first.push(is_new);
     }
-    for index in doubles.into_iter().rev() {
-        elements.remove(index);
+    let mut is_first = is_first.into_iter();
+    elements.retain(|_| is_first.next().unwrap_or(true));
+}
+
+/// A number that elements have in common which [`is_same`] calls the same, and few others. Columns without a value do
+/// not count.
+fn digest(element: &StreamElement) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    element.source_time.hash(&mut hasher);
+    element.key.hash(&mut hasher);
+    for (column, value) in element.values.iter().enumerate() {
+        match value {
+            Value::Null => continue,
+            Value::Boolean(it) => it.hash(&mut hasher),
+            Value::Integer(it) => it.hash(&mut hasher),
+            Value::Double(it) => it.to_bits().hash(&mut hasher),
+            Value::Text(it) => it.hash(&mut hasher),
+            Value::Bytes(it) => it.hash(&mut hasher),
+            Value::Samples(it) => it.start.hash(&mut hasher),
+        }
+        column.hash(&mut hasher);
     }
+    hasher.finish()
 }
 
 /// Whether two elements are the same apart from what this node adds. A column that was added since has no value in
@@ -218,5 +270,18 @@ mod tests {
             .map(|it| (it.source_time.0, it.key.as_deref()))
             .collect();
         assert_eq!(left, [(1, Some("a")), (1, Some("b")), (2, Some("a"))]);
+    }
+
+    #[test]
+    fn of_many_elements_with_one_time_those_that_are_stored_are_found() {
+        let numbered = |number| element(1, Some("a"), vec![Value::Integer(number)]);
+        let mut search = Search::new((0..30_000).map(numbered).collect());
+        for number in (0..60_000).step_by(2) {
+            search.pass(&numbered(number));
+        }
+        search.pass(&element(2, Some("a"), vec![Value::Integer(1)]));
+        let left = search.unknown();
+        let expected: Vec<_> = (0..30_000).skip(1).step_by(2).map(numbered).collect();
+        assert_eq!(left, expected);
     }
 }

@@ -384,7 +384,8 @@ impl InfluxExporter {
                 .request_at(self.path.clone(), Method::POST, headers, Bytes::from(body));
         let answer = sent.await?;
         let status = answer.status;
-        if status.is_success() {
+        // Another status of success comes from what is no server of InfluxDB, such as the page of a proxy.
+        if status == StatusCode::NO_CONTENT {
             return Ok(Outcome::Done);
         }
         let text = String::from_utf8_lossy(&answer.body);
