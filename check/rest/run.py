@@ -41,12 +41,12 @@ UNSUPPORTED = {
     "application/x-ndjson", "text/csv", "application/toml", "application/sparql-query",
     "application/xml", "application/vnd.chappe.postcard", "application/vnd.msgpack",
     "application/openmetrics-text", "text/xml", "application/n-quads", "application/trig", "application/n-triples",
-    "application/rdf+xml", "text/turtle", "application/x-protobuf",
+    "application/rdf+xml", "text/turtle", "application/x-protobuf", "text/plain",
 }
 NOT_GENERATED = {
     "POST /api/v1/exchange/contact-points/{link}/{secret}", "PUT /api/v1/registry/documents/{key}",
     "PUT /api/v1/registry/ontologies/{key}", "POST /api/v1/registry/import",
-    "POST /api/v1/write",
+    "POST /api/v1/write", "POST /api/v2/write", "POST /write",
 }
 # Answers without end; schemathesis would wait for it.
 ENDLESS = ("follow_streams", "pull_stream", "follow_registry", "follow_things", "follow_things_by_type")

@@ -189,7 +189,9 @@ fn problem(error: &EventingError) -> Problem {
         EventingError::Unknown | EventingError::Ended => {
             Problem::not_found(text).hint("subscribe again")
         }
-        EventingError::Full => Problem::unavailable(text).hint("subscribe to fewer searches"),
+        EventingError::Full | EventingError::Share => {
+            Problem::unavailable(text).hint("subscribe to fewer searches")
+        }
         EventingError::Query(error) => sparql_problem(error),
     }
 }

@@ -70,6 +70,8 @@ const MEMBERS: [(&str, &str); 7] = [
 ];
 /// Event sources at a time; reason: each follows the registry with a task of its own.
 const SOURCES_MAX: usize = 64;
+/// Of these, for one account, or for all requests without one; reason: nobody takes the places of all others.
+const SOURCES_EACH: usize = 16;
 /// Subscriptions of one source.
 const SUBSCRIPTIONS_MAX: usize = 64;
 /// Requests that wait for one source.
@@ -92,6 +94,8 @@ pub(crate) enum EventingError {
     Unknown,
     #[error("{SOURCES_MAX} searches and queries are followed by WS-Eventing already")]
     Full,
+    #[error("this account follows {SOURCES_EACH} searches and queries by WS-Eventing already")]
+    Share,
     #[error(transparent)]
     Query(#[from] chappe_registry::SparqlError),
     #[error("the event source ended")]
@@ -119,6 +123,10 @@ pub(crate) async fn subscribe(
             None => {
                 if sources.running.len() >= SOURCES_MAX {
                     return Err(EventingError::Full);
+                }
+                let of = |source: &&Source| source.audience.subscriber == audience.subscriber;
+                if sources.running.values().filter(of).count() >= SOURCES_EACH {
+                    return Err(EventingError::Share);
                 }
                 let subject = audience.about.subject();
                 let follow = Follow::start(app.clone(), caller.clone(), subject, WatchStart::Now)?;
