@@ -12,7 +12,8 @@ use crate::{
     BATCH_BYTES_MAX, Batch, Condition, Mark, NodeParts, Notes, Step, Wrapper, WrapperError,
 };
 
-/// Bytes of payloads after which a batch is complete.
+/// Bytes of payloads and elements after which a batch is complete; reason: one message can become elements of many
+/// streams.
 const BATCH_BYTES: usize = BATCH_BYTES_MAX / 8;
 /// Messages after which a batch is complete; reason: one message can become elements of many streams.
 const BATCH_MESSAGES: usize = 256;
@@ -158,7 +159,8 @@ impl<M: Machine> Wrapper for Follower<M> {
                         }
                         _ => {}
                     }
-                    if bytes >= BATCH_BYTES || messages >= BATCH_MESSAGES {
+                    let weight = bytes + output.batch.weight();
+                    if weight >= BATCH_BYTES || messages >= BATCH_MESSAGES {
                         break;
                     }
                 }

@@ -292,6 +292,8 @@ impl Discovery {
             return;
         };
         let mut message = Payload::new(payload);
+        // A message is kept once, however many entities cannot read it.
+        let (mut fault, mut others) = (None, 0_usize);
         for id in readers {
             let Some(known) = self.entities.get_mut(id) else {
                 continue;
@@ -306,10 +308,16 @@ impl Discovery {
                 Ok(Some((value, quality))) => known.push(value, quality, now, &mut output.batch),
                 Ok(None) => {}
                 Err(reason) => {
-                    let stream = Some(&*known.stream);
-                    refuse(topic, payload, &reason, stream, output);
+                    others += usize::from(fault.is_some());
+                    fault.get_or_insert_with(|| (known.stream.clone(), reason));
                 }
             }
+        }
+        if let Some((stream, mut reason)) = fault {
+            if others > 0 {
+                reason = format!("{reason}; and {others} more entities");
+            }
+            refuse(topic, payload, &reason, Some(&stream), output);
         }
     }
 }
@@ -472,6 +480,38 @@ mod tests {
         }
         assert_eq!((reasons.len(), discovery.len()), (2, 4));
         assert!(reasons[0].contains("another entity") && reasons[1].contains("4 entities"));
+    }
+
+    #[test]
+    fn a_long_state_is_one_dead_letter_for_all_entities_that_read_it() {
+        let mut discovery = Discovery::new("homeassistant", "home", 1_000);
+        let components: Vec<String> = (0..1_000)
+            .map(|number| match number {
+                0 => r#""c0": {"p": "sensor", "val_tpl": "{{ value_json.a }}"}"#.to_owned(),
+                1 => r#""c1": {"p": "sensor", "val_tpl": "{{ value_json.b }}"}"#.to_owned(),
+                number => format!(r#""c{number}": {{"p": "text", "name": "x"}}"#),
+            })
+            .collect();
+        let config = format!(r#"{{"stat_t": "s", "cmps": {{{}}}}}"#, components.join(","));
+        receive(&mut discovery, "homeassistant/device/d/config", &config);
+        assert_eq!(discovery.len(), 1_000);
+        let long = format!(r#"{{"a": "ok", "b": ["{}"]}}"#, "x".repeat(1 << 20));
+        for (message, stored) in [
+            (&*long, 1),
+            (&*"ä".repeat(256), 0),
+            (&*"ä".repeat(255), 998),
+        ] {
+            let output = receive(&mut discovery, "s", message);
+            assert_eq!(output.batch.elements(), stored);
+            assert_eq!(output.batch.undecodable.len(), 1);
+            assert!(output.batch.weight() < 2 << 20);
+        }
+        let output = receive(&mut discovery, "s", &long);
+        let reason = &output.batch.undecodable[0].reason;
+        assert!(
+            reason.contains("255 characters") && reason.ends_with("998 more entities"),
+            "{reason}"
+        );
     }
 
     #[test]
