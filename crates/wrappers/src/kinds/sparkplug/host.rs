@@ -18,9 +18,9 @@ use chappe_stream::{
 use super::payload::{Metric, MetricValue, Payload, Topic, is_identifier};
 use super::value::{self, BOOLEAN, DataType};
 use crate::kinds::mqtt::broker::Order;
-use crate::kinds::mqtt::follow::Output;
+use crate::kinds::mqtt::follow::{Output, other_meaning};
 use crate::kinds::mqtt::session::Publication;
-use crate::{Lost, StreamDefinition, Undecodable};
+use crate::{Lost, NodeParts, StreamDefinition, Undecodable};
 
 /// Most edge nodes and devices together, as far as their birth certificates are known; reason: each costs memory for as
 /// long as the wrapper runs.
@@ -110,6 +110,8 @@ pub(super) struct Host {
     /// What the names of its streams begin with.
     name: String,
     metrics_max: usize,
+    /// The parts of the Chappe node.
+    parts: NodeParts,
     nodes: BTreeMap<NodeId, Node>,
     requests: Requests,
     /// The streams of the metrics.
@@ -135,12 +137,17 @@ impl Host {
         Self {
             name: name.to_owned(),
             metrics_max,
+            parts: NodeParts::default(),
             nodes: BTreeMap::new(),
             requests: Requests::default(),
             streams: HashSet::new(),
             branches: 0,
             unstored: 0,
         }
+    }
+
+    pub(super) fn attach(&mut self, node: &NodeParts) {
+        self.parts = node.clone();
     }
 
     /// Whether an edge node is there.
@@ -303,7 +310,9 @@ impl Host {
                 self.add_alias(node, device, metric.alias, None, turn);
                 continue;
             }
-            let mut known = match self.known(name, metric, turn) {
+            let recent = former.get(name).filter(|former| former.last.is_some());
+            let recent = recent.map(|former| former.definition.schema.clone());
+            let mut known = match self.known(name, metric, recent.as_ref(), turn) {
                 Ok(known) => known,
                 Err(reason) => {
                     has_unstored |= metric.has_value();
@@ -367,7 +376,13 @@ impl Host {
     }
 
     /// A metric of a birth certificate.
-    fn known(&mut self, name: &str, metric: &Metric, turn: &mut Turn<'_>) -> Result<Known, String> {
+    fn known(
+        &mut self,
+        name: &str,
+        metric: &Metric,
+        recent: Option<&StreamSchema>,
+        turn: &mut Turn<'_>,
+    ) -> Result<Known, String> {
         if name.len() > NAME_BYTES_MAX {
             return Err(format!("its name is longer than {NAME_BYTES_MAX} bytes"));
         }
@@ -411,6 +426,11 @@ impl Host {
             level: None,
             description: Some(format!("{name} of {}/{}{device}", topic.group, topic.node)),
         };
+        if let Some(reason) = other_meaning(&self.parts, &stream, recent, &definition.schema) {
+            self.streams.remove(&stream);
+            turn.faults.add(format!("{name:?}: {reason}"));
+            return Err(reason);
+        }
         Ok(Known {
             data_type,
             stream,

@@ -340,6 +340,33 @@ fn values_of_a_birth_certificate_that_are_not_stored_are_counted() {
 }
 
 #[test]
+fn a_metric_keeps_the_data_type_of_its_elements() {
+    let mut host = host();
+    let birth = |datatype, value| {
+        let payload = Payload {
+            timestamp: Some(1_000),
+            metrics: vec![Metric {
+                name: Some("a".to_owned()),
+                datatype: Some(datatype),
+                value: Some(value),
+                ..Metric::default()
+            }],
+            seq: Some(0),
+        };
+        message("spBv1.0/g/NBIRTH/n", &payload)
+    };
+    receive(&mut host, &birth(INT64, MetricValue::Long(1)), 0);
+    let output = receive(&mut host, &birth(DOUBLE, MetricValue::Double(1.5)), 0);
+    assert!(values(&output).is_empty());
+    let reason = &output.batch.undecodable[0].reason;
+    assert!(
+        reason.contains("Integer") && reason.contains("Double"),
+        "{reason}"
+    );
+    assert_eq!(output.batch.lost[0].reason, "metric_not_stored");
+}
+
+#[test]
 fn a_historical_value_does_not_double_the_current_one() {
     let mut host = host();
     let metric = |name: &str, value, time| Metric {

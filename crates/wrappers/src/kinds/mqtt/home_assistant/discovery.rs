@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 
 use super::config::{Entity, Keys, Mode, written_out};
 use super::template::{Payload, beginning};
-use crate::kinds::mqtt::follow::Output;
-use crate::{Batch, StreamDefinition, Undecodable};
+use crate::kinds::mqtt::follow::{Output, other_meaning};
+use crate::{Batch, NodeParts, StreamDefinition, Undecodable};
 
 /// Longest message that announces one entity; reason: devices with little memory write it.
 const CONFIG_BYTES_MAX: usize = 64 << 10;
@@ -50,6 +50,7 @@ pub(super) struct Discovery {
     readers: HashMap<String, BTreeSet<Id>>,
     /// The streams of the entities.
     streams: HashSet<Arc<str>>,
+    node: NodeParts,
 }
 
 /// Topics that entities use from now on, and those that none uses any more.
@@ -68,7 +69,12 @@ impl Discovery {
             entities: BTreeMap::new(),
             readers: HashMap::new(),
             streams: HashSet::new(),
+            node: NodeParts::default(),
         }
+    }
+
+    pub(super) fn attach(&mut self, node: &NodeParts) {
+        self.node = node.clone();
     }
 
     /// The topics on which devices announce entities.
@@ -216,6 +222,12 @@ impl Discovery {
         // Different topics can give the same name.
         if self.streams.contains(&*stream) {
             return Err(format!("another entity has the stream {stream:?}"));
+        }
+        let recent = former.get(&id).filter(|known| known.has_value);
+        let recent = recent.map(|known| &known.definition.schema);
+        let schema = &entity.definition.schema;
+        if let Some(reason) = other_meaning(&self.node, &stream, recent, schema) {
+            return Err(reason);
         }
         let topics = [&entity.state_topic].into_iter();
         let topics = topics.chain(entity.availability.iter().map(|one| &one.topic));
@@ -512,6 +524,39 @@ mod tests {
             reason.contains("255 characters") && reason.ends_with("998 more entities"),
             "{reason}"
         );
+    }
+
+    #[test]
+    fn an_entity_keeps_the_unit_and_type_of_its_stored_elements() {
+        let topic = "homeassistant/sensor/a/config";
+        let config =
+            |unit: &str| format!(r#"{{"state_topic": "s", "unit_of_measurement": "{unit}"}}"#);
+        let mut before = discovery();
+        receive(&mut before, topic, &config("°C"));
+        let output = receive(&mut before, "s", "20");
+        let schema = output.batch.parts[0].definition.schema.clone();
+        let mut restarted = discovery();
+        restarted.attach(&NodeParts {
+            stream: Arc::new(move |name| {
+                (name == "home.sensor.a").then(|| crate::StreamNow {
+                    name: name.to_owned(),
+                    schema: schema.clone(),
+                    level: chappe_log::Level::Power,
+                    last: 1,
+                    source: String::new(),
+                })
+            }),
+            ..NodeParts::default()
+        });
+        for mut discovery in [before, restarted] {
+            let output = receive(&mut discovery, topic, &config("°F"));
+            let reason = &output.batch.undecodable[0].reason;
+            assert!(
+                reason.contains("Cel") && reason.contains("degF"),
+                "{reason}"
+            );
+            assert_eq!(discovery.len(), 0);
+        }
     }
 
     #[test]
