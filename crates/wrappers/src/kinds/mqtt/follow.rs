@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use chappe_stream::Timestamp;
+use chappe_stream::{StreamSchema, Timestamp};
 
 use super::broker::{Connection, Connector, Order, Subscription};
 use super::session::{Event, Message, Receipt};
@@ -12,7 +12,8 @@ use crate::{
     BATCH_BYTES_MAX, Batch, Condition, Mark, NodeParts, Notes, Step, Wrapper, WrapperError,
 };
 
-/// Bytes of payloads after which a batch is complete.
+/// Bytes of payloads and elements after which a batch is complete; reason: one message can become elements of many
+/// streams.
 const BATCH_BYTES: usize = BATCH_BYTES_MAX / 8;
 /// Messages after which a batch is complete; reason: one message can become elements of many streams.
 const BATCH_MESSAGES: usize = 256;
@@ -31,6 +32,9 @@ pub(in crate::kinds) struct Output {
 
 /// What a kind does with messages.
 pub(in crate::kinds) trait Machine: Send {
+    /// Gives it the parts of the node.
+    fn attach(&mut self, node: &NodeParts);
+
     /// Takes a message that arrived at `now`.
     fn receive(&mut self, message: &Message, now: Timestamp, output: &mut Output);
 
@@ -117,6 +121,7 @@ impl<M: Machine> Wrapper for Follower<M> {
         if opening.client_id.is_empty() {
             opening.client_id = super::client_id(&node.id, &self.name);
         }
+        self.machine.attach(node);
         Ok(())
     }
 
@@ -158,7 +163,8 @@ impl<M: Machine> Wrapper for Follower<M> {
                         }
                         _ => {}
                     }
-                    if bytes >= BATCH_BYTES || messages >= BATCH_MESSAGES {
+                    let weight = bytes + output.batch.weight();
+                    if weight >= BATCH_BYTES || messages >= BATCH_MESSAGES {
                         break;
                     }
                 }
@@ -208,6 +214,27 @@ impl<M: Machine> Wrapper for Follower<M> {
             Ok(())
         })
     }
+}
+
+/// Why elements of a stream cannot have this schema: those that it has already have another unit or type, and would
+/// change their meaning. `recent` is the schema of elements that may not be stored yet.
+pub(in crate::kinds) fn other_meaning(
+    node: &NodeParts,
+    stream: &str,
+    recent: Option<&StreamSchema>,
+    schema: &StreamSchema,
+) -> Option<String> {
+    let stored = (node.stream)(stream).filter(|stream| stream.last > 0);
+    let former = stored.as_ref().map(|stream| &stream.schema).or(recent)?;
+    let shown = |schema: &StreamSchema| {
+        let fields = schema.fields.iter().map(|field| match &field.unit {
+            Some(unit) => format!("{:?} in {unit:?}", field.field_type),
+            None => format!("{:?} without a unit", field.field_type),
+        });
+        fields.collect::<Vec<_>>().join(", ")
+    };
+    let (former, new) = (shown(former), shown(schema));
+    (former != new).then(|| format!("the elements of {stream} are {former}, not {new}"))
 }
 
 /// Passes orders to the connection. Dropping it loses none.

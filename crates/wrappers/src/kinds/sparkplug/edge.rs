@@ -150,6 +150,12 @@ impl Edge {
         let (mut refused, mut start) = (Vec::new(), 0);
         while start < part.elements.len() {
             let first = &part.elements[start];
+            if first.source_time.0 < 0 {
+                let reason = "its time is before 1970, which Sparkplug cannot tell";
+                refused.push((start, reason.to_owned()));
+                start += 1;
+                continue;
+            }
             let (device, birth) = match self.device(part, first, now) {
                 Ok(found) => found,
                 Err(reason) => {

@@ -6,7 +6,7 @@
 //! of an edge node arrive in their order, because it publishes over one connection, so that a gap is not waited for
 //! (5.7 allows a time of zero).
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
@@ -15,19 +15,31 @@ use chappe_stream::{
     Field, Quality, StreamElement, StreamSchema, Timestamp, Value, check_name, name_part,
 };
 
-use super::payload::{Metric, MetricValue, Payload, Topic};
+use super::payload::{Metric, MetricValue, Payload, Topic, is_identifier};
 use super::value::{self, BOOLEAN, DataType};
 use crate::kinds::mqtt::broker::Order;
-use crate::kinds::mqtt::follow::Output;
+use crate::kinds::mqtt::follow::{Output, other_meaning};
 use crate::kinds::mqtt::session::Publication;
-use crate::{Lost, StreamDefinition, Undecodable};
+use crate::{Lost, NodeParts, StreamDefinition, Undecodable};
 
-/// Most edge nodes and devices together; reason: each costs memory for as long as the wrapper runs.
+/// Most edge nodes and devices together, as far as their birth certificates are known; reason: each costs memory for as
+/// long as the wrapper runs.
 const BRANCHES_MAX: usize = 20_000;
+/// Edge nodes that are dropped together for new ones; reason: finding the oldest takes a look at all.
+const DROPPED_AT_ONCE: usize = 256;
+/// Edge nodes without a birth certificate of which the last request is known; reason: anybody can make up their names.
+const UNBORN_MAX: usize = 1_024;
 /// Longest name of a metric in bytes; reason: it becomes the name of a stream, which has at most 128.
 const NAME_BYTES_MAX: usize = 512;
 /// Nanoseconds between two requests to the same edge node; reason: its birth certificate needs some time to arrive.
 const REQUEST_PERIOD: i64 = 10_000_000_000;
+/// Requests to all edge nodes in one [`REQUESTS_PERIOD`]; reason: messages with many made-up names must not become as
+/// many messages of this host.
+const REQUESTS_MAX: u32 = 20;
+/// Nanoseconds of a second, in which there are at most [`REQUESTS_MAX`] requests.
+const REQUESTS_PERIOD: i64 = 1_000_000_000;
+/// Characters of a topic in a reason, if one of its levels is longer than those of Sparkplug.
+const SHOWN_CHARACTERS: usize = 80;
 /// Bytes of a message that are kept if it cannot be decoded.
 const KEPT_BYTES: usize = 64 << 10;
 /// The metric that asks an edge node for its birth certificate.
@@ -75,6 +87,22 @@ struct Node {
     aliases: HashMap<u64, Alias>,
     branches: BTreeMap<String, Branch>,
     asked: Option<Timestamp>,
+    /// When its last birth certificate arrived.
+    born: Timestamp,
+}
+
+/// Group and name of an edge node.
+type NodeId = (String, String);
+
+/// Requests for birth certificates.
+#[derive(Default)]
+struct Requests {
+    /// Edge nodes without a birth certificate, and when they were asked, the oldest first.
+    unborn: VecDeque<(NodeId, Timestamp)>,
+    /// When the current period began.
+    period_start: Timestamp,
+    /// Requests in the current period.
+    count: u32,
 }
 
 /// The machine.
@@ -82,7 +110,10 @@ pub(super) struct Host {
     /// What the names of its streams begin with.
     name: String,
     metrics_max: usize,
-    nodes: BTreeMap<(String, String), Node>,
+    /// The parts of the Chappe node.
+    parts: NodeParts,
+    nodes: BTreeMap<NodeId, Node>,
+    requests: Requests,
     /// The streams of the metrics.
     streams: HashSet<Arc<str>>,
     branches: usize,
@@ -96,6 +127,8 @@ struct Turn<'t> {
     payload: &'t Payload,
     now: Timestamp,
     faults: Faults,
+    /// Whether the edge node must publish its birth certificates again.
+    needs_birth: bool,
     output: &'t mut Output,
 }
 
@@ -104,11 +137,17 @@ impl Host {
         Self {
             name: name.to_owned(),
             metrics_max,
+            parts: NodeParts::default(),
             nodes: BTreeMap::new(),
+            requests: Requests::default(),
             streams: HashSet::new(),
             branches: 0,
             unstored: 0,
         }
+    }
+
+    pub(super) fn attach(&mut self, node: &NodeParts) {
+        self.parts = node.clone();
     }
 
     /// Whether an edge node is there.
@@ -132,36 +171,34 @@ impl Host {
             ("DBIRTH" | "DDATA" | "DDEATH", Some(device)) if !device.is_empty() => device,
             _ => return,
         };
+        let ids = [topic.group, topic.node].into_iter().chain(topic.device);
+        if !ids.clone().all(is_identifier) {
+            return unnamed(topic, bytes, output);
+        }
         let payload = match Payload::parse(bytes) {
             Ok(payload) => payload,
             Err(reason) => return undecodable(topic, bytes, &reason, output),
         };
         let id = (topic.group.to_owned(), topic.node.to_owned());
-        if !self.nodes.contains_key(&id) {
-            if topic.verb == "NDEATH" {
-                return;
-            }
-            if self.branches >= BRANCHES_MAX {
-                let reason = format!("there are {BRANCHES_MAX} edge nodes and devices already");
-                return undecodable(topic, bytes, &reason, output);
-            }
-            self.branches += 1;
-        }
         // The node is taken out while it is worked on, so that the streams of all can be.
-        let mut node = self.nodes.remove(&id).unwrap_or_default();
+        let known = self.nodes.remove(&id);
+        let is_new = known.is_none();
+        let mut node = known.unwrap_or_default();
         let mut turn = Turn {
             topic,
             payload: &payload,
             now,
             faults: Faults::default(),
+            needs_birth: false,
             output,
         };
         match topic.verb {
             "NDEATH" => node.died(&mut turn),
+            "NBIRTH" if is_new && !self.has_room() => turn.faults.add(too_many()),
             "NBIRTH" => self.born(&mut node, &mut turn),
             _ if !node.is_online => {
                 turn.lost("no_birth", 1);
-                node.ask(&mut turn);
+                turn.needs_birth = true;
             }
             _ => {
                 node.follow(&mut turn);
@@ -172,10 +209,49 @@ impl Host {
                 }
             }
         }
+        let needs_birth = turn.needs_birth;
         if let Some(reason) = turn.faults.reason() {
             undecodable(topic, bytes, &reason, output);
         }
-        self.nodes.insert(id, node);
+        // Only a birth certificate makes an edge node known: anybody can name one that is not there.
+        let is_known = !is_new || node.is_online;
+        if needs_birth {
+            let is_due = match is_known {
+                true => self.requests.is_due_for(&mut node.asked, now),
+                false => self.requests.is_due_for_unborn(&id, now),
+            };
+            if is_due {
+                output.orders.push(Order::Publish(request(topic, now)));
+            }
+        }
+        if is_known {
+            self.branches += usize::from(is_new);
+            self.nodes.insert(id, node);
+        }
+    }
+
+    /// Whether there is room for one more edge node or device; the oldest edge nodes without metrics make it.
+    fn has_room(&mut self) -> bool {
+        if self.branches < BRANCHES_MAX {
+            return true;
+        }
+        let nodes = self.nodes.iter();
+        let without = nodes.filter(|(_, node)| !node.has_metrics());
+        // One that is online and dropped is asked for its birth certificates when it publishes again.
+        let mut oldest: Vec<_> = without
+            .map(|(id, node)| (node.is_online, node.born, id.clone()))
+            .collect();
+        oldest.sort();
+        for (_, _, id) in oldest.into_iter().take(DROPPED_AT_ONCE) {
+            let Some(node) = self.nodes.remove(&id) else {
+                continue;
+            };
+            let devices = node.branches.keys().filter(|device| !device.is_empty());
+            self.branches -= 1 + devices.count();
+            let aliases = node.aliases.values();
+            self.unstored -= aliases.filter(|alias| alias.metric.is_none()).count();
+        }
+        self.branches < BRANCHES_MAX
     }
 
     /// The birth certificate of an edge node.
@@ -186,6 +262,7 @@ impl Host {
                 .add("the birth certificate has no sequence number up to 255".to_owned());
         };
         node.is_online = true;
+        node.born = turn.now;
         node.next_seq = seq.wrapping_add(1);
         node.bd_seq = bd_seq(turn.payload);
         let aliases = node.aliases.drain();
@@ -199,9 +276,8 @@ impl Host {
     /// Defines the metrics of a birth certificate, and takes their values.
     fn define(&mut self, node: &mut Node, device: &str, turn: &mut Turn<'_>) {
         if !device.is_empty() && !node.branches.contains_key(device) {
-            if self.branches >= BRANCHES_MAX {
-                let reason = format!("there are {BRANCHES_MAX} edge nodes and devices already");
-                return turn.faults.add(reason);
+            if !self.has_room() {
+                return turn.faults.add(too_many());
             }
             self.branches += 1;
         }
@@ -218,22 +294,28 @@ impl Host {
             is_online: true,
             metrics: BTreeMap::new(),
         };
+        let mut has_unstored = false;
         for metric in &turn.payload.metrics {
-            let Some(name) = metric.name.as_deref() else {
+            let Some(name) = metric.named() else {
                 turn.faults
                     .add("a metric of the birth certificate has no name".to_owned());
                 continue;
             };
             // Commands, and values that are not to be stored (6.4.6).
             let is_command = name == BD_SEQ || CONTROL.iter().any(|it| name.starts_with(it));
-            if is_command || metric.is_transient == Some(true) || branch.metrics.contains_key(name)
-            {
+            let is_command = is_command || metric.is_transient == Some(true);
+            let is_repeated = branch.metrics.contains_key(name);
+            if is_command || is_repeated {
+                has_unstored |= !is_command && metric.has_value();
                 self.add_alias(node, device, metric.alias, None, turn);
                 continue;
             }
-            let mut known = match self.known(name, metric, turn) {
+            let recent = former.get(name).filter(|former| former.last.is_some());
+            let recent = recent.map(|former| former.definition.schema.clone());
+            let mut known = match self.known(name, metric, recent.as_ref(), turn) {
                 Ok(known) => known,
                 Err(reason) => {
+                    has_unstored |= metric.has_value();
                     let topic = turn.topic.text();
                     turn.output
                         .notes
@@ -250,12 +332,17 @@ impl Host {
             match element {
                 // After a rebirth most values are those of before.
                 Ok((element, hash)) if known.last != Some((element.source_time, hash)) => {
+                    // The newest one, even if the clock of the device was set back.
+                    known.last = None;
                     known.push(element, hash, turn.output);
                 }
                 Ok(_) => {}
                 Err(reason) => turn.faults.add(format!("{name:?}: {reason}")),
             }
             branch.metrics.insert(name.to_owned(), known);
+        }
+        if has_unstored {
+            turn.lost("metric_not_stored", 1);
         }
         node.branches.insert(device.to_owned(), branch);
     }
@@ -289,7 +376,13 @@ impl Host {
     }
 
     /// A metric of a birth certificate.
-    fn known(&mut self, name: &str, metric: &Metric, turn: &mut Turn<'_>) -> Result<Known, String> {
+    fn known(
+        &mut self,
+        name: &str,
+        metric: &Metric,
+        recent: Option<&StreamSchema>,
+        turn: &mut Turn<'_>,
+    ) -> Result<Known, String> {
         if name.len() > NAME_BYTES_MAX {
             return Err(format!("its name is longer than {NAME_BYTES_MAX} bytes"));
         }
@@ -333,6 +426,11 @@ impl Host {
             level: None,
             description: Some(format!("{name} of {}/{}{device}", topic.group, topic.node)),
         };
+        if let Some(reason) = other_meaning(&self.parts, &stream, recent, &definition.schema) {
+            self.streams.remove(&stream);
+            turn.faults.add(format!("{name:?}: {reason}"));
+            return Err(reason);
+        }
         Ok(Known {
             data_type,
             stream,
@@ -343,51 +441,102 @@ impl Host {
     }
 }
 
+impl Requests {
+    /// Whether an edge node is asked now, which was asked last at `asked`.
+    fn is_due_for(&mut self, asked: &mut Option<Timestamp>, now: Timestamp) -> bool {
+        let is_due = !asked.is_some_and(|asked| is_within(asked, REQUEST_PERIOD, now));
+        if !is_due || !self.has_room(now) {
+            return false;
+        }
+        self.count += 1;
+        *asked = Some(now);
+        true
+    }
+
+    /// Whether an edge node without a birth certificate is asked now.
+    fn is_due_for_unborn(&mut self, id: &NodeId, now: Timestamp) -> bool {
+        if !self.has_room(now) {
+            return false;
+        }
+        let at = self.unborn.iter().position(|(one, _)| one == id);
+        let mut asked = at.map(|at| self.unborn[at].1);
+        if !self.is_due_for(&mut asked, now) {
+            return false;
+        }
+        if let Some(at) = at {
+            self.unborn.remove(at);
+        }
+        if self.unborn.len() >= UNBORN_MAX {
+            self.unborn.pop_front();
+        }
+        self.unborn.push_back((id.clone(), now));
+        true
+    }
+
+    /// Whether one more request is allowed now.
+    fn has_room(&mut self, now: Timestamp) -> bool {
+        if !is_within(self.period_start, REQUESTS_PERIOD, now) {
+            (self.period_start, self.count) = (now, 0);
+        }
+        self.count < REQUESTS_MAX
+    }
+}
+
+/// Whether `now` is less than a period after `start`. A clock that was set back ends the period.
+fn is_within(start: Timestamp, period: i64, now: Timestamp) -> bool {
+    (0..period).contains(&now.0.saturating_sub(start.0))
+}
+
+/// The message that asks the edge node of a topic for its birth certificates.
+fn request(topic: Topic<'_>, now: Timestamp) -> Publication {
+    let payload = Payload {
+        timestamp: Some(value::milliseconds(now)),
+        metrics: vec![Metric {
+            name: Some(REBIRTH.to_owned()),
+            timestamp: Some(value::milliseconds(now)),
+            datatype: Some(BOOLEAN),
+            value: Some(MetricValue::Boolean(true)),
+            ..Metric::default()
+        }],
+        seq: None,
+    };
+    let topic = Topic {
+        verb: "NCMD",
+        device: None,
+        ..topic
+    };
+    Publication {
+        token: 0,
+        topic: topic.text(),
+        payload: payload.to_bytes(),
+        qos: 0,
+        is_retained: false,
+        property: None,
+    }
+}
+
+fn too_many() -> String {
+    format!("there are {BRANCHES_MAX} edge nodes and devices already")
+}
+
 impl Node {
     /// Follows the sequence numbers of messages after a birth certificate.
     fn follow(&mut self, turn: &mut Turn<'_>) {
         let seq = turn.payload.seq.and_then(|seq| u8::try_from(seq).ok());
         let Some(missing) = seq.map(|seq| seq.wrapping_sub(self.next_seq)) else {
-            return self.ask(turn);
+            return turn.needs_birth = true;
         };
         self.next_seq = self.next_seq.wrapping_add(missing).wrapping_add(1);
         if missing != 0 {
             turn.lost("sequence_gap", u64::from(missing));
-            self.ask(turn);
+            turn.needs_birth = true;
         }
     }
 
-    /// Asks for a birth certificate.
-    fn ask(&mut self, turn: &mut Turn<'_>) {
-        let is_soon = |asked: Timestamp| turn.now.0.saturating_sub(asked.0) < REQUEST_PERIOD;
-        if self.asked.is_some_and(is_soon) {
-            return;
-        }
-        self.asked = Some(turn.now);
-        let request = Payload {
-            timestamp: Some(value::milliseconds(turn.now)),
-            metrics: vec![Metric {
-                name: Some(REBIRTH.to_owned()),
-                timestamp: Some(value::milliseconds(turn.now)),
-                datatype: Some(BOOLEAN),
-                value: Some(MetricValue::Boolean(true)),
-                ..Metric::default()
-            }],
-            seq: None,
-        };
-        let topic = Topic {
-            verb: "NCMD",
-            device: None,
-            ..turn.topic
-        };
-        turn.output.orders.push(Order::Publish(Publication {
-            token: 0,
-            topic: topic.text(),
-            payload: request.to_bytes(),
-            qos: 0,
-            is_retained: false,
-            property: None,
-        }));
+    /// Whether it, or one of its devices, has a metric.
+    fn has_metrics(&self) -> bool {
+        let mut branches = self.branches.values();
+        branches.any(|branch| !branch.metrics.is_empty())
     }
 
     /// The death certificate of the edge node.
@@ -419,8 +568,8 @@ impl Node {
                 quality: Quality::Bad,
                 origin: None,
             };
-            known.last = None;
             known.push(element, 0, turn.output);
+            known.last = None;
         }
     }
 
@@ -432,7 +581,7 @@ impl Node {
             .is_some_and(|branch| branch.is_online)
         {
             turn.lost("no_birth", 1);
-            return self.ask(turn);
+            return turn.needs_birth = true;
         }
         let (mut has_unknown, mut has_unstored) = (false, false);
         for metric in &turn.payload.metrics {
@@ -440,7 +589,7 @@ impl Node {
                 continue;
             }
             let by_alias = metric.alias.and_then(|alias| self.aliases.get(&alias));
-            let name = match (&metric.name, by_alias) {
+            let name = match (metric.named(), by_alias) {
                 (Some(name), _) => name,
                 (None, Some(alias)) if alias.device == device => match &alias.metric {
                     Some(name) => name,
@@ -459,7 +608,7 @@ impl Node {
             };
             // mqtt-spb-wrapper names this folder in birth certificates only.
             let key = match branch.metrics.contains_key(name) {
-                true => name.clone(),
+                true => name.to_owned(),
                 false => format!("DATA/{name}"),
             };
             let Some(known) = branch.metrics.get_mut(&key) else {
@@ -475,7 +624,7 @@ impl Node {
             turn.lost("metric_not_stored", 1);
         }
         if has_unknown {
-            self.ask(turn);
+            turn.needs_birth = true;
         }
     }
 }
@@ -489,7 +638,7 @@ impl Known {
         now: Timestamp,
     ) -> Result<(StreamElement, u64), String> {
         let value = match &metric.value {
-            Some(value) if metric.is_null != Some(true) => self.data_type.read(value)?,
+            Some(value) if metric.has_value() => self.data_type.read(value)?,
             _ => Value::Null,
         };
         let stated = metric.timestamp.or(payload.timestamp);
@@ -515,13 +664,19 @@ impl Known {
             return;
         }
         self.has_value = has_value;
-        self.last = Some((element.source_time, hash));
+        // A historical value is not the newest one.
+        if self
+            .last
+            .is_none_or(|(time, _)| time <= element.source_time)
+        {
+            self.last = Some((element.source_time, hash));
+        }
         output.batch.push(&self.stream, &self.definition, element);
     }
 }
 
 fn bd_seq(payload: &Payload) -> Option<u64> {
-    let named = |metric: &&Metric| metric.name.as_deref() == Some(BD_SEQ);
+    let named = |metric: &&Metric| metric.named() == Some(BD_SEQ);
     match payload.metrics.iter().find(named)?.value {
         Some(MetricValue::Long(number)) => Some(number),
         Some(MetricValue::Int(number)) => Some(number.into()),
@@ -537,6 +692,17 @@ impl Turn<'_> {
             messages,
         });
     }
+}
+
+/// Refuses a message whose group, edge node or device has no name of Sparkplug.
+fn unnamed(topic: Topic<'_>, bytes: &[u8], output: &mut Output) {
+    let shown: String = topic.text().chars().take(SHOWN_CHARACTERS).collect();
+    output.batch.undecodable.push(Undecodable {
+        stream: None,
+        reason: format!("{shown}: group, edge node and device have names of 1 to 256 bytes"),
+        message: bytes[..bytes.len().min(KEPT_BYTES)].to_vec(),
+        is_cut: bytes.len() > KEPT_BYTES,
+    });
 }
 
 fn undecodable(topic: Topic<'_>, bytes: &[u8], reason: &str, output: &mut Output) {

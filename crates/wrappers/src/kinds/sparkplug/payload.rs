@@ -126,6 +126,16 @@ impl Payload {
 }
 
 impl Metric {
+    /// Its name. Some implementations write an empty one beside an alias.
+    pub(super) fn named(&self) -> Option<&str> {
+        self.name.as_deref().filter(|name| !name.is_empty())
+    }
+
+    /// Whether it has a value that is not null.
+    pub(super) fn has_value(&self) -> bool {
+        self.value.is_some() && self.is_null != Some(true)
+    }
+
     /// A text property.
     pub(super) fn text(&self, keys: &[&str]) -> Option<&str> {
         match self.property(|key| keys.iter().any(|it| it.eq_ignore_ascii_case(key)))? {

@@ -191,6 +191,41 @@ fn data_without_a_birth_certificate_is_counted_and_asked_for() {
 }
 
 #[test]
+fn made_up_edge_nodes_take_no_room_and_few_requests() {
+    let mut host = host();
+    let data = Payload {
+        seq: Some(0),
+        ..Payload::default()
+    };
+    let mut requests = 0;
+    for number in 0..30_000 {
+        let topic = format!("spBv1.0/g/NDATA/n{number}");
+        // All within a fifth of a second.
+        let output = receive(&mut host, &message(&topic, &data), 5_000 * number);
+        assert!(output.batch.undecodable.is_empty());
+        requests += output.orders.len();
+    }
+    assert_eq!(requests, 20);
+    // Nor do those that are born, without metrics.
+    for number in 0..30_000 {
+        let topic = format!("spBv1.0/g/NBIRTH/n{number}");
+        let output = receive(&mut host, &message(&topic, &data), SECOND);
+        assert!(output.batch.undecodable.is_empty(), "{number}");
+    }
+    let mut edge = Edge::new("site", "chappe", 7);
+    let births = edge.births(Timestamp(0)).into_iter();
+    let data = sent(&mut edge, &part(vec![element(1, 0)]), 0);
+    let outputs = births
+        .chain(data)
+        .map(|message| receive(&mut host, &message, 2 * SECOND));
+    let found: usize = outputs.map(|output| values(&output).len()).sum();
+    assert_eq!(found, 2);
+    let topic = format!("spBv1.0/g/NBIRTH/{}", "n".repeat(257));
+    let output = receive(&mut host, &message(&topic, &Payload::default()), 0);
+    assert!(output.batch.undecodable[0].reason.contains("256 bytes"));
+}
+
+#[test]
 fn a_death_certificate_ends_the_values_of_its_own_connection() {
     let (mut edge, mut host) = (Edge::new("site", "chappe", 7), host());
     for birth in edge.births(Timestamp(0)) {
@@ -276,6 +311,97 @@ fn metrics_that_are_not_stored_are_noted_once_and_passed_over() {
     assert!(output.orders.is_empty(), "all aliases are known");
     let lost = &output.batch.lost[0];
     assert_eq!((lost.reason, lost.messages), ("metric_not_stored", 1));
+}
+
+#[test]
+fn values_of_a_birth_certificate_that_are_not_stored_are_counted() {
+    let mut host = Host::new("plant", 1);
+    let metric = |name: &str, value| Metric {
+        name: Some(name.to_owned()),
+        datatype: Some(INT64),
+        value,
+        ..Metric::default()
+    };
+    let mut birth = Payload {
+        timestamp: Some(1_000),
+        metrics: vec![
+            metric("a", Some(MetricValue::Long(1))),
+            metric("b", Some(MetricValue::Long(2))),
+        ],
+        seq: Some(0),
+    };
+    let output = receive(&mut host, &message("spBv1.0/g/NBIRTH/n", &birth), 0);
+    assert_eq!(values(&output).len(), 1);
+    let lost = &output.batch.lost[0];
+    assert_eq!((lost.reason, lost.messages), ("metric_not_stored", 1));
+    birth.metrics[1].value = None;
+    let output = receive(&mut host, &message("spBv1.0/g/NBIRTH/n", &birth), 0);
+    assert!(output.batch.lost.is_empty());
+}
+
+#[test]
+fn a_metric_keeps_the_data_type_of_its_elements() {
+    let mut host = host();
+    let birth = |datatype, value| {
+        let payload = Payload {
+            timestamp: Some(1_000),
+            metrics: vec![Metric {
+                name: Some("a".to_owned()),
+                datatype: Some(datatype),
+                value: Some(value),
+                ..Metric::default()
+            }],
+            seq: Some(0),
+        };
+        message("spBv1.0/g/NBIRTH/n", &payload)
+    };
+    receive(&mut host, &birth(INT64, MetricValue::Long(1)), 0);
+    let output = receive(&mut host, &birth(DOUBLE, MetricValue::Double(1.5)), 0);
+    assert!(values(&output).is_empty());
+    let reason = &output.batch.undecodable[0].reason;
+    assert!(
+        reason.contains("Integer") && reason.contains("Double"),
+        "{reason}"
+    );
+    assert_eq!(output.batch.lost[0].reason, "metric_not_stored");
+}
+
+#[test]
+fn a_historical_value_does_not_double_the_current_one() {
+    let mut host = host();
+    let metric = |name: &str, value, time| Metric {
+        name: Some(name.to_owned()),
+        alias: Some(1),
+        timestamp: Some(time),
+        datatype: Some(INT64),
+        value: Some(MetricValue::Long(value)),
+        ..Metric::default()
+    };
+    let payload = |metric, seq| Payload {
+        metrics: vec![metric],
+        seq: Some(seq),
+        ..Payload::default()
+    };
+    let birth = message("spBv1.0/g/NBIRTH/n", &payload(metric("a", 5, 9_000), 0));
+    assert_eq!(values(&receive(&mut host, &birth, 0)).len(), 1);
+    // An empty name is none.
+    let data = message("spBv1.0/g/NDATA/n", &payload(metric("", 4, 3_000), 1));
+    let expected = ("plant.g.n.a".to_owned(), Value::Integer(4), 3);
+    assert_eq!(values(&receive(&mut host, &data, 0)), [expected]);
+    assert!(values(&receive(&mut host, &birth, 0)).is_empty());
+}
+
+#[test]
+fn elements_before_1970_are_refused() {
+    let mut edge = Edge::new("site", "chappe", 7);
+    edge.births(Timestamp(0));
+    let elements = vec![element(1, 0), element(2, -1), element(3, SECOND)];
+    let mut messages = Vec::new();
+    let refused = edge.elements(&part(elements), Timestamp(0), &mut messages);
+    assert_eq!(refused.len(), 1);
+    assert!(refused[0].0 == 1 && refused[0].1.contains("1970"));
+    let ranges: Vec<_> = messages.into_iter().map(|(_, range)| range).collect();
+    assert_eq!(ranges, [0..0, 0..1, 2..3]);
 }
 
 #[test]

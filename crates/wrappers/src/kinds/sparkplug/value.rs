@@ -156,7 +156,7 @@ pub(super) fn time(milliseconds: u64) -> Result<Timestamp, String> {
     Ok(Timestamp(nanoseconds))
 }
 
-/// A time as milliseconds since 1970; earlier ones are at its beginning.
+/// A time as milliseconds since 1970. There are no earlier ones: elements that have one are not sent.
 pub(super) fn milliseconds(time: Timestamp) -> u64 {
     u64::try_from(time.0.div_euclid(MILLISECOND)).unwrap_or_default()
 }

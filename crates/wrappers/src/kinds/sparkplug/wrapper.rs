@@ -13,7 +13,8 @@ use crate::kinds::mqtt::broker::{Broker, Order};
 use crate::kinds::mqtt::follow::{Follower, Machine, Output};
 use crate::kinds::mqtt::session::{Message, Publication, Will};
 use crate::{
-    Delivery, Mark, Undecodable, Wrapper, WrapperError, WrapperFile, WrapperKind, WrapperOpening,
+    Delivery, Mark, NodeParts, Undecodable, Wrapper, WrapperError, WrapperFile, WrapperKind,
+    WrapperOpening,
 };
 
 /// Most groups of a file.
@@ -162,6 +163,10 @@ struct Sparkplug {
 }
 
 impl Machine for Sparkplug {
+    fn attach(&mut self, node: &NodeParts) {
+        self.host.attach(node);
+    }
+
     fn receive(&mut self, message: &Message, now: Timestamp, output: &mut Output) {
         if let Some(bytes) = message.cut_of {
             let topic = &message.topic;

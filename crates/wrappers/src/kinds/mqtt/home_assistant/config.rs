@@ -7,7 +7,7 @@ use chappe_stream::{Field, FieldType, Quality, StreamSchema, Value as Element};
 use serde_json::{Map, Value};
 
 use super::classes;
-use super::template::{Payload, ValueTemplate, beginning, number};
+use super::template::{Payload, STATE_CHARACTERS_MAX, ValueTemplate, beginning, number, too_long};
 use crate::StreamDefinition;
 use crate::kinds::mqtt::broker::is_topic;
 
@@ -259,6 +259,9 @@ impl Entity {
             return Ok(Some((Element::Null, Quality::Bad)));
         }
         let element = match &self.reading {
+            Reading::Text if text.chars().count() > STATE_CHARACTERS_MAX => {
+                return Err(too_long());
+            }
             Reading::Text => Element::Text(text.into_owned()),
             Reading::Number => match number(&value) {
                 Some(number) => Element::Double(number),
@@ -268,7 +271,7 @@ impl Entity {
                 text if text == on => Element::Boolean(true),
                 text if text == off => Element::Boolean(false),
                 other => {
-                    let found = beginning(other);
+                    let [found, on, off] = [other, on, off].map(beginning);
                     return Err(format!("{found:?} is neither {on:?} nor {off:?}"));
                 }
             },

@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 
 use super::config::{Entity, Keys, Mode, written_out};
 use super::template::{Payload, beginning};
-use crate::kinds::mqtt::follow::Output;
-use crate::{Batch, StreamDefinition, Undecodable};
+use crate::kinds::mqtt::follow::{Output, other_meaning};
+use crate::{Batch, NodeParts, StreamDefinition, Undecodable};
 
 /// Longest message that announces one entity; reason: devices with little memory write it.
 const CONFIG_BYTES_MAX: usize = 64 << 10;
@@ -50,6 +50,7 @@ pub(super) struct Discovery {
     readers: HashMap<String, BTreeSet<Id>>,
     /// The streams of the entities.
     streams: HashSet<Arc<str>>,
+    node: NodeParts,
 }
 
 /// Topics that entities use from now on, and those that none uses any more.
@@ -68,7 +69,12 @@ impl Discovery {
             entities: BTreeMap::new(),
             readers: HashMap::new(),
             streams: HashSet::new(),
+            node: NodeParts::default(),
         }
+    }
+
+    pub(super) fn attach(&mut self, node: &NodeParts) {
+        self.node = node.clone();
     }
 
     /// The topics on which devices announce entities.
@@ -217,6 +223,12 @@ impl Discovery {
         if self.streams.contains(&*stream) {
             return Err(format!("another entity has the stream {stream:?}"));
         }
+        let recent = former.get(&id).filter(|known| known.has_value);
+        let recent = recent.map(|known| &known.definition.schema);
+        let schema = &entity.definition.schema;
+        if let Some(reason) = other_meaning(&self.node, &stream, recent, schema) {
+            return Err(reason);
+        }
         let topics = [&entity.state_topic].into_iter();
         let topics = topics.chain(entity.availability.iter().map(|one| &one.topic));
         for topic in topics.clone() {
@@ -292,6 +304,8 @@ impl Discovery {
             return;
         };
         let mut message = Payload::new(payload);
+        // A message is kept once, however many entities cannot read it.
+        let (mut fault, mut others) = (None, 0_usize);
         for id in readers {
             let Some(known) = self.entities.get_mut(id) else {
                 continue;
@@ -306,10 +320,16 @@ impl Discovery {
                 Ok(Some((value, quality))) => known.push(value, quality, now, &mut output.batch),
                 Ok(None) => {}
                 Err(reason) => {
-                    let stream = Some(&*known.stream);
-                    refuse(topic, payload, &reason, stream, output);
+                    others += usize::from(fault.is_some());
+                    fault.get_or_insert_with(|| (known.stream.clone(), reason));
                 }
             }
+        }
+        if let Some((stream, mut reason)) = fault {
+            if others > 0 {
+                reason = format!("{reason}; and {others} more entities");
+            }
+            refuse(topic, payload, &reason, Some(&stream), output);
         }
     }
 }
@@ -472,6 +492,71 @@ mod tests {
         }
         assert_eq!((reasons.len(), discovery.len()), (2, 4));
         assert!(reasons[0].contains("another entity") && reasons[1].contains("4 entities"));
+    }
+
+    #[test]
+    fn a_long_state_is_one_dead_letter_for_all_entities_that_read_it() {
+        let mut discovery = Discovery::new("homeassistant", "home", 1_000);
+        let components: Vec<String> = (0..1_000)
+            .map(|number| match number {
+                0 => r#""c0": {"p": "sensor", "val_tpl": "{{ value_json.a }}"}"#.to_owned(),
+                1 => r#""c1": {"p": "sensor", "val_tpl": "{{ value_json.b }}"}"#.to_owned(),
+                number => format!(r#""c{number}": {{"p": "text", "name": "x"}}"#),
+            })
+            .collect();
+        let config = format!(r#"{{"stat_t": "s", "cmps": {{{}}}}}"#, components.join(","));
+        receive(&mut discovery, "homeassistant/device/d/config", &config);
+        assert_eq!(discovery.len(), 1_000);
+        let long = format!(r#"{{"a": "ok", "b": ["{}"]}}"#, "x".repeat(1 << 20));
+        for (message, stored) in [
+            (&*long, 1),
+            (&*"ä".repeat(256), 0),
+            (&*"ä".repeat(255), 998),
+        ] {
+            let output = receive(&mut discovery, "s", message);
+            assert_eq!(output.batch.elements(), stored);
+            assert_eq!(output.batch.undecodable.len(), 1);
+            assert!(output.batch.weight() < 2 << 20);
+        }
+        let output = receive(&mut discovery, "s", &long);
+        let reason = &output.batch.undecodable[0].reason;
+        assert!(
+            reason.contains("255 characters") && reason.ends_with("998 more entities"),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn an_entity_keeps_the_unit_and_type_of_its_stored_elements() {
+        let topic = "homeassistant/sensor/a/config";
+        let config =
+            |unit: &str| format!(r#"{{"state_topic": "s", "unit_of_measurement": "{unit}"}}"#);
+        let mut before = discovery();
+        receive(&mut before, topic, &config("°C"));
+        let output = receive(&mut before, "s", "20");
+        let schema = output.batch.parts[0].definition.schema.clone();
+        let mut restarted = discovery();
+        restarted.attach(&NodeParts {
+            stream: Arc::new(move |name| {
+                (name == "home.sensor.a").then(|| crate::StreamNow {
+                    name: name.to_owned(),
+                    schema: schema.clone(),
+                    level: chappe_log::Level::Power,
+                    last: 1,
+                    source: String::new(),
+                })
+            }),
+            ..NodeParts::default()
+        });
+        for mut discovery in [before, restarted] {
+            let output = receive(&mut discovery, topic, &config("°F"));
+            let reason = &output.batch.undecodable[0].reason;
+            assert!(
+                reason.contains("Cel") && reason.contains("degF"),
+                "{reason}"
+            );
+            assert_eq!(discovery.len(), 0);
+        }
     }
 
     #[test]

@@ -8,6 +8,10 @@ use serde_json::Value;
 
 /// Longest template in bytes; reason: the forms that are evaluated are shorter.
 const TEMPLATE_BYTES_MAX: usize = 1_024;
+/// Most characters of a state. Home Assistant takes no longer one.
+pub(super) const STATE_CHARACTERS_MAX: usize = 255;
+/// Most bytes of a state; reason: a character of UTF-8 has at most four.
+const STATE_BYTES_MAX: usize = 4 * STATE_CHARACTERS_MAX;
 /// Most places after the decimal point; reason: a double has no more.
 const PLACES_MAX: usize = 17;
 
@@ -104,6 +108,7 @@ impl ValueTemplate {
     /// The message is none that the template can be applied to.
     pub(super) fn value(&self, payload: &mut Payload<'_>) -> Result<Option<Value>, String> {
         let found = match &self.path {
+            None if payload.bytes.len() > STATE_BYTES_MAX => return Err(too_long()),
             None => Some(Value::String(payload.text()?.to_owned())),
             Some(path) => {
                 let json = payload.json().ok_or("the message is no JSON")?;
@@ -113,6 +118,11 @@ impl ValueTemplate {
                         Step::Name(name) => value.get(name),
                         Step::Index(index) => value.get(index),
                     });
+                }
+                // Many entities can read one message, so that a long value is refused before it is copied.
+                let mut left = STATE_BYTES_MAX;
+                if found.is_some_and(|value| !fits(value, &mut left)) {
+                    return Err(too_long());
                 }
                 found.cloned()
             }
@@ -135,6 +145,29 @@ impl ValueTemplate {
             };
         }
         Ok(Some(value))
+    }
+}
+
+/// The reason why a value is no state.
+pub(super) fn too_long() -> String {
+    format!("its state has more than {STATE_CHARACTERS_MAX} characters")
+}
+
+/// Whether a value can be a state of at most `left` bytes: each item of it has at least one.
+fn fits(value: &Value, left: &mut usize) -> bool {
+    let takes = |left: &mut usize, bytes: usize| {
+        let rest = left.checked_sub(bytes);
+        *left = rest.unwrap_or_default();
+        rest.is_some()
+    };
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => takes(left, 1),
+        Value::String(text) => takes(left, text.len()),
+        Value::Array(items) => takes(left, 1) && items.iter().all(|item| fits(item, left)),
+        Value::Object(table) => {
+            let mut items = table.iter();
+            takes(left, 1) && items.all(|(key, item)| takes(left, key.len()) && fits(item, left))
+        }
     }
 }
 

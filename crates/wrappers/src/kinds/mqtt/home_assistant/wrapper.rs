@@ -12,7 +12,8 @@ use crate::kinds::mqtt::broker::{Broker, Order, is_topic};
 use crate::kinds::mqtt::follow::{Follower, Machine, Output};
 use crate::kinds::mqtt::session::Message;
 use crate::{
-    Delivery, Mark, Undecodable, Wrapper, WrapperError, WrapperFile, WrapperKind, WrapperOpening,
+    Delivery, Mark, NodeParts, Undecodable, Wrapper, WrapperError, WrapperFile, WrapperKind,
+    WrapperOpening,
 };
 
 /// Topics of one subscription; reason: its packet stays below what brokers take.
@@ -103,6 +104,10 @@ struct HomeAssistant {
 }
 
 impl Machine for HomeAssistant {
+    fn attach(&mut self, node: &NodeParts) {
+        self.discovery.attach(node);
+    }
+
     fn receive(&mut self, message: &Message, now: Timestamp, output: &mut Output) {
         let (topic, payload) = (&message.topic, &message.payload);
         if let Some(bytes) = message.cut_of {
