@@ -12,7 +12,7 @@ use crate::{Batch, NodeParts, Part, StreamDefinition};
 
 /// Columns of a stream; reason: an element is a row that people read, and a stream has at most 256 versions of its
 /// schema.
-const COLUMNS_MAX: usize = 256;
+pub(crate) const COLUMNS_MAX: usize = 256;
 
 /// Bytes of a part of a name; reason: with the prefix it fits the name of a stream.
 const PART_BYTES_MAX: usize = 96;
@@ -29,6 +29,15 @@ pub(crate) struct Series {
     labels: Vec<(usize, String)>,
     /// The key of its elements; `None` without tags.
     key: Option<String>,
+}
+
+impl Series {
+    /// Bytes that it holds.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let labels = self.labels.iter();
+        let labels = labels.map(|(_, value)| value.len() + size_of::<(usize, String)>());
+        size_of::<Self>() + labels.sum::<usize>() + self.key.as_ref().map_or(0, String::len)
+    }
 }
 
 /// A stream.
@@ -53,6 +62,10 @@ pub(crate) struct Tables {
     node: NodeParts,
     tables: Vec<Table>,
     by_name: HashMap<String, usize>,
+    /// Columns that the attempt under way has added: their stream, what they are, and their original names.
+    added: Vec<(usize, Column, Box<str>)>,
+    /// Bytes of the elements of the batch in the making.
+    held_bytes: usize,
 }
 
 impl Tables {
@@ -64,7 +77,48 @@ impl Tables {
             node: NodeParts::default(),
             tables: Vec::new(),
             by_name: HashMap::new(),
+            added: Vec::new(),
+            held_bytes: 0,
         }
+    }
+
+    /// The number of streams.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.tables.len()
+    }
+
+    /// Makes streams and columns for a point. If one of them cannot be made, none is: a refused point uses up no
+    /// stream, and fixes no type.
+    ///
+    /// # Errors
+    /// That of `make`.
+    pub(crate) fn attempt<T>(
+        &mut self,
+        make: impl FnOnce(&mut Self) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let tables = self.tables.len();
+        self.added.clear();
+        let made = make(self);
+        if made.is_err() {
+            for (table, column, name) in self.added.drain(..).rev() {
+                let table = &mut self.tables[table];
+                Arc::make_mut(&mut table.definition).schema.fields.pop();
+                match column {
+                    Column::Label => table.labels.remove(&name),
+                    Column::Field => table.fields.remove(&name),
+                };
+            }
+            for table in self.tables.drain(tables..) {
+                self.by_name.remove(&*table.name);
+            }
+        }
+        made
+    }
+
+    /// Bytes of the elements of the batch in the making.
+    pub(crate) const fn held_bytes(&self) -> usize {
+        self.held_bytes
     }
 
     /// The node, whose streams of earlier runs are continued.
@@ -105,7 +159,10 @@ impl Tables {
         for (name, value) in sorted {
             let column = self.column(table, Column::Label, name, FieldKind::String, None)?;
             let separator = if key.is_empty() { "" } else { "," };
-            key.extend([separator, name, "=", value]);
+            key.push_str(separator);
+            push_escaped(&mut key, name);
+            key.push('=');
+            push_escaped(&mut key, value);
             series.labels.push((column, value.to_owned()));
         }
         series.key = (!key.is_empty()).then_some(key);
@@ -184,7 +241,8 @@ impl Tables {
         kind: FieldKind,
         unit: Option<&str>,
     ) -> Result<usize, Refusal> {
-        let table = &mut self.tables[table];
+        let table_index = table;
+        let table = &mut self.tables[table_index];
         let known = match column {
             Column::Label => &table.labels,
             Column::Field => &table.fields,
@@ -215,7 +273,12 @@ impl Tables {
                 name.len()
             ));
         }
-        let is_taken = |name: &str| fields.iter().any(|field| field.name == name);
+        let reserved = match column {
+            Column::Label => self.options.reserved,
+            Column::Field => &[],
+        };
+        let is_taken =
+            |name: &str| reserved.contains(&name) || fields.iter().any(|field| field.name == name);
         let own = columns::column_name(name, is_taken);
         let (noun, unit) = match column {
             Column::Label => (self.options.label, None),
@@ -236,6 +299,7 @@ impl Tables {
             Column::Field => &mut table.fields,
         };
         known.insert(name.into(), index);
+        self.added.push((table_index, column, name.into()));
         Ok(index)
     }
 
@@ -256,11 +320,15 @@ impl Tables {
             key: series.key.clone(),
             ..element
         };
+        self.held_bytes += size_of::<StreamElement>()
+            + element.values.len() * size_of::<Value>()
+            + series.held_bytes();
         self.tables[series.table].elements.push(element);
     }
 
     /// Moves the elements to a batch.
     pub(crate) fn take(&mut self, batch: &mut Batch) {
+        self.held_bytes = 0;
         for table in &mut self.tables {
             if table.elements.is_empty() {
                 continue;
@@ -276,6 +344,16 @@ impl Tables {
                 elements,
             });
         }
+    }
+}
+
+/// Adds a part of a key. Separators in it are escaped, so that different series have different keys.
+fn push_escaped(key: &mut String, text: &str) {
+    for c in text.chars() {
+        if matches!(c, '\\' | ',' | '=') {
+            key.push('\\');
+        }
+        key.push(c);
     }
 }
 
