@@ -4,15 +4,23 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use chappe_log::Level;
-use chappe_stream::{NAME_BYTES_MAX, StreamElement, StreamSchema, Value, check_name};
+use chappe_stream::{Field, NAME_BYTES_MAX, StreamElement, StreamSchema, Value, check_name};
 
 use super::columns::{self, Column, FieldKind, type_word};
 use super::options::Options;
 use crate::{Batch, NodeParts, Part, StreamDefinition};
 
 /// Columns of a stream; reason: an element is a row that people read, and a stream has at most 256 versions of its
-/// schema.
+/// schema. Columns that come one after another reach [`VERSIONS_BYTES_MAX`] earlier.
 pub(crate) const COLUMNS_MAX: usize = 256;
+
+/// Bytes of all versions of the schema of a stream; reason: the log takes 256 KiB of metadata, and 32 KiB of them are
+/// left to names, the retention and the device.
+const VERSIONS_BYTES_MAX: usize = 224 << 10;
+
+/// Bytes of a version of a schema beyond its columns, and of a column beyond its texts; reason: lengths, the type and
+/// the noun of the key, generously.
+const OVERHEAD_BYTES: usize = 16;
 
 /// Bytes of a part of a name; reason: with the prefix it fits the name of a stream.
 const PART_BYTES_MAX: usize = 96;
@@ -49,6 +57,12 @@ struct Table {
     /// Columns by what they are and their original names.
     labels: HashMap<Box<str>, usize>,
     fields: HashMap<Box<str>, usize>,
+    /// Bytes of the schema.
+    schema_bytes: usize,
+    /// Bytes of the versions of the schema that batches had so far. Of earlier runs, one for each column is assumed.
+    versions_bytes: usize,
+    /// Columns of the newest of these versions.
+    version_columns: usize,
     /// Elements of the batch in the making; those before a column was added lack its value.
     elements: Vec<StreamElement>,
 }
@@ -103,7 +117,8 @@ impl Tables {
         if made.is_err() {
             for (table, column, name) in self.added.drain(..).rev() {
                 let table = &mut self.tables[table];
-                Arc::make_mut(&mut table.definition).schema.fields.pop();
+                let field = Arc::make_mut(&mut table.definition).schema.fields.pop();
+                table.schema_bytes -= field.as_ref().map_or(0, field_bytes);
                 match column {
                     Column::Label => table.labels.remove(&name),
                     Column::Field => table.fields.remove(&name),
@@ -204,10 +219,15 @@ impl Tables {
             measurement: measurement.to_owned(),
             labels: HashMap::new(),
             fields: HashMap::new(),
+            schema_bytes: OVERHEAD_BYTES,
+            versions_bytes: 0,
+            version_columns: schema.fields.len(),
             definition: Arc::default(),
             elements: Vec::new(),
         };
         for (index, field) in schema.fields.iter().enumerate() {
+            table.schema_bytes += field_bytes(field);
+            table.versions_bytes += table.schema_bytes;
             let text = field.description.as_deref().unwrap_or_default();
             if let Some(name) = columns::original(self.options.label, text) {
                 table.labels.insert(name.into(), index);
@@ -291,8 +311,16 @@ impl Tables {
         };
         let description = columns::description(noun, name);
         let index = fields.len();
-        let definition = Arc::make_mut(&mut table.definition);
         let field = columns::field(own, kind.field_type(), unit, description);
+        let schema_bytes = table.schema_bytes + field_bytes(&field);
+        if table.versions_bytes + schema_bytes > VERSIONS_BYTES_MAX {
+            return Err(format!(
+                "the stream {:?} has no room for one more version of its schema, with the column {name:?}",
+                &*table.name
+            ));
+        }
+        table.schema_bytes = schema_bytes;
+        let definition = Arc::make_mut(&mut table.definition);
         definition.schema.fields.push(field);
         let known = match column {
             Column::Label => &mut table.labels,
@@ -335,6 +363,10 @@ impl Tables {
             }
             let mut elements = std::mem::take(&mut table.elements);
             let width = table.definition.schema.fields.len();
+            if width != table.version_columns {
+                table.version_columns = width;
+                table.versions_bytes += table.schema_bytes;
+            }
             for element in &mut elements {
                 element.values.resize(width, Value::Null);
             }
@@ -345,6 +377,13 @@ impl Tables {
             });
         }
     }
+}
+
+/// Bytes of a column in a schema as the store keeps it.
+fn field_bytes(field: &Field) -> usize {
+    let texts = [&field.unit, &field.observed_property, &field.description];
+    let texts = texts.into_iter().flatten().map(String::len);
+    OVERHEAD_BYTES + field.name.len() + texts.sum::<usize>()
 }
 
 /// Adds a part of a key. Separators in it are escaped, so that different series have different keys.
@@ -504,6 +543,41 @@ mod tests {
                 .unwrap_err()
                 .contains("twice")
         );
+    }
+
+    #[test]
+    fn versions_of_a_schema_have_a_bound() {
+        let mut tables = tables(1);
+        let series = tables.series("a", std::iter::empty(), None).unwrap();
+        let mut add = |number: usize| {
+            let name = format!("{number}{}", "x".repeat(200));
+            let float = FieldKind::Float;
+            let column = tables
+                .attempt(|tables| tables.column(series.table, Column::Field, &name, float, None))?;
+            tables.push(&series, element(vec![Value::Null; column + 1]));
+            let mut batch = Batch::default();
+            tables.take(&mut batch);
+            Ok(batch.parts.remove(0).definition)
+        };
+        // As the store counts: the texts of all columns in all versions.
+        let mut bytes = 0;
+        let refusal: String = (0..COLUMNS_MAX)
+            .find_map(|number| match add(number) {
+                Err(refusal) => Some(refusal),
+                Ok(definition) => {
+                    let fields = definition.schema.fields.iter();
+                    let texts = fields.map(|it| {
+                        it.name.len() + it.description.as_ref().map_or(0, String::len) + 8
+                    });
+                    bytes += texts.sum::<usize>();
+                    None
+                }
+            })
+            .unwrap();
+        assert!(refusal.contains("version of its schema"), "{refusal}");
+        assert!((150_000..256 << 10).contains(&bytes), "{bytes}");
+        // The columns before it are still taken.
+        assert!(add(0).is_ok());
     }
 
     #[test]
