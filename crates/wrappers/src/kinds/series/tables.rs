@@ -22,6 +22,9 @@ const VERSIONS_BYTES_MAX: usize = 224 << 10;
 /// the noun of the key, generously.
 const OVERHEAD_BYTES: usize = 16;
 
+/// Characters of the description of a stream; reason: each stream has a copy of a text that a request may have once.
+const HELP_CHARS_MAX: usize = 1_000;
+
 /// Bytes of a part of a name; reason: with the prefix it fits the name of a stream.
 const PART_BYTES_MAX: usize = 96;
 
@@ -241,7 +244,9 @@ impl Tables {
                 ..schema
             },
             level: self.level,
-            description: help.filter(|help| !help.is_empty()).map(str::to_owned),
+            description: help
+                .filter(|help| !help.is_empty())
+                .map(|help| help.chars().take(HELP_CHARS_MAX).collect()),
         });
         let index = self.tables.len();
         self.tables.push(table);
@@ -578,6 +583,15 @@ mod tests {
         assert!((150_000..256 << 10).contains(&bytes), "{bytes}");
         // The columns before it are still taken.
         assert!(add(0).is_ok());
+    }
+
+    #[test]
+    fn a_long_description_is_cut() {
+        let mut tables = tables(1);
+        let help = "x".repeat(100_000);
+        tables.series("a", std::iter::empty(), Some(&help)).unwrap();
+        let description = tables.tables[0].definition.description.as_ref();
+        assert_eq!(description.map(String::len), Some(HELP_CHARS_MAX));
     }
 
     #[test]
