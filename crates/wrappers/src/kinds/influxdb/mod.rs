@@ -61,6 +61,7 @@ fn settings(file: &WrapperFile) -> Result<(Settings, Options), DescriptorError> 
         split_by: std::mem::take(&mut settings.split_by),
         units: std::mem::take(&mut settings.units),
         label: "tag",
+        reserved: &[],
     };
     Ok((settings, options.check(file)?))
 }

@@ -9,7 +9,8 @@ use chappe_stream::{Quality, StreamElement, Timestamp, Value};
 use crate::Form;
 use crate::clock::now;
 use crate::kinds::series::{
-    Column, FieldKind, Malformed, PIECE_BYTES, POINTS_MAX, Protocol, Refused, Series, Tables,
+    COLUMNS_MAX, Column, ELEMENTS_BYTES, FieldKind, KNOWN_BYTES_MAX, Malformed, PIECE_BYTES,
+    POINTS_MAX, Protocol, Refused, SERIES_BYTES_MAX, Series, Tables, source_time,
 };
 
 /// Bytes of a message without its compression; reason: agents send some thousand points at once, and a few bytes may
@@ -24,6 +25,8 @@ pub(super) struct Points {
     /// Series by the texts of their measurements and tags.
     series: HashMap<Box<str>, usize>,
     known: Vec<Known>,
+    /// Bytes of both.
+    held_bytes: usize,
 }
 
 /// A series, with the fields of its last point, which mostly are those of the next one.
@@ -82,7 +85,10 @@ impl Protocol for Points {
         let (mut points, start) = (0, message.at);
         let times = (message.unit_ns, message.received);
         let is_lossy = message.is_lossy;
-        while points < POINTS_MAX && message.at - start < PIECE_BYTES {
+        while points < POINTS_MAX
+            && message.at - start < PIECE_BYTES
+            && tables.held_bytes() < ELEMENTS_BYTES
+        {
             let Some(text) = message.line() else {
                 return true;
             };
@@ -127,52 +133,75 @@ impl Points {
             let shown: String = text.chars().take(100).collect();
             format!("unable to parse '{shown}': {error}")
         };
+        // The fields of a series that is remembered may become more, too.
+        if self.held_bytes > KNOWN_BYTES_MAX {
+            self.series.clear();
+            self.known.clear();
+            self.held_bytes = 0;
+        }
         let line = Line::parse(text).map_err(unable)?;
         let time = match line.time {
             None => received,
-            Some(time) => {
-                let out = || format!("time {time} is outside the years 1678 to 2262");
-                Timestamp(time.checked_mul(unit_ns).ok_or_else(out)?)
-            }
+            Some(time) => source_time(time, unit_ns)?,
         };
-        let index = match self.series.get(line.series) {
-            Some(index) => *index,
-            None => {
-                let (measurement, tags) = line.tags().map_err(unable)?;
-                let tags = tags.iter().map(|(key, value)| (&**key, &**value));
-                let series = tables.series(&measurement, tags, None)?;
-                if self.known.len() >= SERIES_MAX {
-                    self.series.clear();
-                    self.known.clear();
-                }
-                self.known.push(Known {
-                    series,
-                    fields: Vec::new(),
-                });
-                self.series.insert(line.series.into(), self.known.len() - 1);
-                self.known.len() - 1
+        if line.series.len() > SERIES_BYTES_MAX {
+            return Err(format!(
+                "the measurement and the tags have more than {SERIES_BYTES_MAX} bytes"
+            ));
+        }
+        // All fields are read before the first of them makes a column.
+        let mut fields = Vec::new();
+        for field in line.fields() {
+            let (key, value) = field.map_err(unable)?;
+            if fields.len() == COLUMNS_MAX {
+                return Err(format!("a point has more than {COLUMNS_MAX} fields"));
             }
+            let (kind, value) = value_of(key, value)?;
+            fields.push((key, kind, value));
+        }
+        let index = self.series.get(line.series).copied();
+        let mut columns = Vec::with_capacity(fields.len());
+        let made = tables.attempt(|tables| {
+            let known = index.map(|index| &self.known[index]);
+            let made = match known {
+                Some(_) => None,
+                None => {
+                    let (measurement, tags) = line.tags().map_err(unable)?;
+                    let tags = tags.iter().map(|(key, value)| (&**key, &**value));
+                    Some(tables.series(&measurement, tags, None)?)
+                }
+            };
+            let series = made.as_ref().or(known.map(|known| &known.series));
+            let table = series.map_or(0, |series| series.table);
+            for (number, (key, kind, _)) in fields.iter().enumerate() {
+                let expected = known.and_then(|known| known.fields.get(number));
+                columns.push(match expected.filter(|it| it.is(key, *kind)) {
+                    Some(expected) => expected.column,
+                    None => tables.column(table, Column::Field, &unescaped(key), *kind, None)?,
+                });
+            }
+            Ok(made)
+        })?;
+        let index = match (index, made) {
+            (Some(index), _) => index,
+            (None, None) => return Err("the point has no series".to_owned()),
+            (None, Some(series)) => self.remember(line.series, series),
         };
         let known = &mut self.known[index];
         let mut values = tables.values(&known.series);
-        for (number, field) in line.fields().enumerate() {
-            let (key, value) = field.map_err(unable)?;
-            let (kind, value) = value_of(key, value)?;
+        for (number, ((key, kind, value), column)) in fields.into_iter().zip(columns).enumerate() {
             let expected = known.fields.get(number);
-            let column = match expected.filter(|it| it.kind == kind && *it.key == *key) {
-                Some(expected) => expected.column,
-                None => {
-                    let (table, name) = (known.series.table, unescaped(key));
-                    let column = tables.column(table, Column::Field, &name, kind, None)?;
-                    known.fields.truncate(number);
-                    known.fields.push(KnownField {
-                        key: key.into(),
-                        kind,
-                        column,
-                    });
-                    column
-                }
-            };
+            if !expected.is_some_and(|it| it.is(key, kind)) {
+                let others = known.fields.drain(number.min(known.fields.len())..);
+                self.held_bytes -= others.map(|it| it.held_bytes()).sum::<usize>();
+                let field = KnownField {
+                    key: key.into(),
+                    kind,
+                    column,
+                };
+                self.held_bytes += field.held_bytes();
+                known.fields.push(field);
+            }
             if values.len() <= column {
                 values.resize(column + 1, Value::Null);
             }
@@ -189,6 +218,32 @@ impl Points {
         };
         tables.push(&known.series, element);
         Ok(())
+    }
+
+    /// Remembers a series by its text.
+    fn remember(&mut self, text: &str, series: Series) -> usize {
+        if self.known.len() >= SERIES_MAX {
+            self.series.clear();
+            self.known.clear();
+            self.held_bytes = 0;
+        }
+        self.held_bytes += text.len() + series.held_bytes();
+        self.known.push(Known {
+            series,
+            fields: Vec::new(),
+        });
+        self.series.insert(text.into(), self.known.len() - 1);
+        self.known.len() - 1
+    }
+}
+
+impl KnownField {
+    fn is(&self, key: &str, kind: FieldKind) -> bool {
+        self.kind == kind && *self.key == *key
+    }
+
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.key.len()
     }
 }
 

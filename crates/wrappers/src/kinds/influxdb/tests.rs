@@ -123,6 +123,46 @@ async fn a_field_of_another_type_is_refused_and_the_others_are_stored() {
 }
 
 #[tokio::test]
+async fn a_refused_point_makes_no_stream_and_no_column() {
+    let keys = "limits = { streams = 1 }\n";
+    let text = "b x=1,x=2i 1\nc x=1,y=2u,z=1x 1\nd,t=1 x=1 9223372036854775807\n\
+                a,h=1 new=1,f=1 1\na,i=1 other=1i,f=2i 2\na other=1 3\n";
+    let outcomes = send(keys, vec![(text.as_bytes().to_vec(), false)]).await;
+    let (batch, receipt) = &outcomes[0];
+    assert_eq!(
+        (receipt.elements, receipt.undecodable),
+        (2, 4),
+        "{:?}",
+        receipt.reason
+    );
+    let fields = &batch.parts[0].definition.schema.fields;
+    let names: Vec<_> = fields.iter().map(|it| &*it.name).collect();
+    assert_eq!(names, ["h", "new", "f", "other"]);
+}
+
+#[tokio::test]
+async fn points_have_bounds() {
+    let long = "x".repeat(17_000);
+    let fields: Vec<_> = (0..257).map(|number| format!("f{number}=1")).collect();
+    let text = format!(
+        "a,t={long} f=1 1\nb {} 1\nc f=1 -9223372036001\nc f=1 -9223372036000\n",
+        fields.join(",")
+    );
+    let (batch, receipt) = send_text(&text).await;
+    assert_eq!((receipt.elements, receipt.undecodable), (1, 3));
+    assert_eq!(&*batch.parts[0].stream, "influx.c");
+    assert!(receipt.reason.unwrap().contains("16384 bytes"));
+}
+
+#[tokio::test]
+async fn different_tags_have_different_keys() {
+    let (batch, _) = send_text("a,a=1\\,b\\=2 f=1 1\na,a=1,b=2 f=1 1\na,a=1\\x f=1 1\n").await;
+    let keys = batch.parts[0].elements.iter().map(|it| it.key.as_deref());
+    let keys: Vec<_> = keys.map(Option::unwrap).collect();
+    assert_eq!(keys, ["a=1\\,b\\=2", "a=1,b=2", "a=1\\\\x"]);
+}
+
+#[tokio::test]
 async fn compressed_bodies_have_a_bound() {
     let compress = |text: &[u8]| {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

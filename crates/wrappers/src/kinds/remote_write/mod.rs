@@ -57,6 +57,7 @@ fn settings(file: &WrapperFile) -> Result<Options, DescriptorError> {
         split_by: settings.split_by,
         units: settings.units,
         label: "label",
+        reserved: &["value"],
     };
     options.check(file)
 }

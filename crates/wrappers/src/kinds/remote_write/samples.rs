@@ -1,6 +1,7 @@
 //! The samples of a request.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use chappe_stream::{Quality, StreamElement, Timestamp, Value as StreamValue};
 
@@ -8,8 +9,8 @@ use super::wire::{Broken, Fields, Value};
 use crate::Form;
 use crate::clock::now;
 use crate::kinds::series::{
-    Column, FieldKind, Malformed, POINTS_MAX, Protocol, Refused, Series, Tables, unit_of_name,
-    unit_of_word,
+    Column, ELEMENTS_BYTES, FieldKind, KNOWN_BYTES_MAX, Malformed, POINTS_MAX, Protocol, Refused,
+    SERIES_BYTES_MAX, Series, Tables, source_time, unit_of_name, unit_of_word,
 };
 
 /// Bytes of a request without its compression; reason: senders send some thousand samples at once, and a few bytes
@@ -34,6 +35,8 @@ pub(super) struct Samples {
     /// Series by the bytes of their labels: as they are encoded in version 1, their texts in version 2.
     series: HashMap<Box<[u8]>, usize>,
     known: Vec<Known>,
+    /// Bytes of both.
+    held_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -50,6 +53,8 @@ pub(super) struct Request {
     is_version_2: bool,
     /// The symbols of version 2: where each begins and ends.
     symbols: Vec<(u32, u32)>,
+    /// A series whose samples are not all read.
+    unfinished: Option<Entry>,
     received: Timestamp,
 }
 
@@ -78,6 +83,7 @@ impl Protocol for Samples {
             at: 0,
             is_version_2,
             symbols,
+            unfinished: None,
             received: now(),
         })
     }
@@ -85,15 +91,20 @@ impl Protocol for Samples {
     fn read(&mut self, request: &mut Request, tables: &mut Tables, refused: &mut Refused) -> bool {
         let number_of_series = if request.is_version_2 { 5 } else { 1 };
         let mut points = 0;
-        let mut fields = Fields(&request.bytes[request.at..]);
-        while points < POINTS_MAX {
+        while points < POINTS_MAX && tables.held_bytes() < ELEMENTS_BYTES {
+            if let Some(entry) = request.unfinished.take() {
+                points += self.entry(entry, points, request, tables, refused);
+                continue;
+            }
+            let mut fields = Fields(&request.bytes[request.at..]);
             let field = fields.next();
-            request.at = request.bytes.len() - fields.0.len();
+            let end = request.bytes.len() - fields.0.len();
             match field {
                 Ok(None) => return true,
                 Ok(Some((number, Value::Bytes(bytes)))) if number == number_of_series => {
-                    match Entry::of(bytes, request.is_version_2) {
-                        Ok(entry) => points += self.entry(&entry, request, tables, refused),
+                    points += 1;
+                    match Entry::of(bytes, end - bytes.len(), request.is_version_2) {
+                        Ok(entry) => request.unfinished = Some(entry),
                         Err(Broken) => refused.add(1, Broken.to_string(), ""),
                     }
                 }
@@ -103,8 +114,9 @@ impl Protocol for Samples {
                     return true;
                 }
             }
+            request.at = end;
         }
-        fields.0.is_empty()
+        request.unfinished.is_none() && request.at == request.bytes.len()
     }
 }
 
@@ -129,17 +141,20 @@ fn symbols(bytes: &[u8]) -> Result<Vec<(u32, u32)>, Malformed> {
     Ok(symbols)
 }
 
-/// A time series of a request.
-struct Entry<'m> {
+/// A time series of a request: where its parts are in the bytes of the request.
+#[derive(Debug, Clone)]
+struct Entry {
     /// The labels, as they are encoded.
-    labels: &'m [u8],
-    /// What follows them.
-    rest: &'m [u8],
+    labels: Range<usize>,
+    /// The bytes after them.
+    rest: Range<usize>,
+    /// Where in `rest` the next sample is.
+    at: usize,
 }
 
-impl<'m> Entry<'m> {
-    /// Divides a time series. Its labels come first, as every encoder writes them.
-    fn of(bytes: &'m [u8], is_version_2: bool) -> Result<Self, Broken> {
+impl Entry {
+    /// Divides a time series, which begins at `start`. Its labels come first, as every encoder writes them.
+    fn of(bytes: &[u8], start: usize, is_version_2: bool) -> Result<Self, Broken> {
         let mut fields = Fields(bytes);
         let (mut end, mut number_before) = (0, 1);
         while let Some((number, value)) = fields.next()? {
@@ -156,8 +171,12 @@ impl<'m> Entry<'m> {
             }
             number_before = number;
         }
-        let (labels, rest) = bytes.split_at(end);
-        Ok(Self { labels, rest })
+        let middle = start + end;
+        Ok(Self {
+            labels: start..middle,
+            rest: middle..start + bytes.len(),
+            at: middle,
+        })
     }
 }
 
@@ -169,67 +188,87 @@ struct Metadata<'m> {
 }
 
 impl Samples {
-    /// Adds the samples of a time series; returns how many there were, at least 1.
+    /// Adds samples of a time series, at most so many that `points` are [`POINTS_MAX`]. Returns how many there were.
+    /// If there are more, the request keeps the entry for the next piece.
     fn entry(
         &mut self,
-        entry: &Entry<'_>,
-        request: &Request,
+        mut entry: Entry,
+        points: usize,
+        request: &mut Request,
         tables: &mut Tables,
         refused: &mut Refused,
     ) -> usize {
-        let (mut count, mut histograms) = (0, 0);
-        let known = self.known(entry, request, tables);
-        let mut fields = Fields(entry.rest);
+        let (mut added, mut histograms, mut others) = (0, 0, 0);
+        let mut reason: Option<String> = None;
+        let mut known: Option<Result<usize, String>> = None;
         let histogram = if request.is_version_2 { 3 } else { 4 };
-        let mut broken = false;
-        loop {
+        let mut fields = Fields(&request.bytes[entry.at..entry.rest.end]);
+        let is_whole = loop {
+            // At least one sample, so that each piece makes progress.
+            let is_full = points + added >= POINTS_MAX || tables.held_bytes() >= ELEMENTS_BYTES;
+            if added > 0 && is_full {
+                break false;
+            }
             match fields.next() {
-                Ok(Some((2, Value::Bytes(sample)))) => {
-                    count += 1;
-                    let added = match &known {
-                        Ok(index) => {
-                            let known = &self.known[*index];
-                            add(known, sample, request.received, tables)
-                        }
-                        Err(reason) => Err(reason.clone()),
-                    };
-                    if let Err(reason) = added {
-                        refused.add(1, reason, &shown(entry, request));
+                // A refused sample costs no memory, so that the piece goes on.
+                Ok(Some((2, Value::Bytes(bytes)))) => match sample(bytes) {
+                    Err(error) => {
+                        others += 1;
+                        reason.get_or_insert(error);
                     }
-                }
+                    Ok(sample) => {
+                        let known =
+                            known.get_or_insert_with(|| self.known(&entry, request, tables));
+                        match known {
+                            Ok(index) => {
+                                added += 1;
+                                add(&self.known[*index], sample, request.received, tables);
+                            }
+                            Err(error) => {
+                                others += 1;
+                                reason.get_or_insert_with(|| error.clone());
+                            }
+                        }
+                    }
+                },
                 Ok(Some((number, _))) if number == histogram => histograms += 1,
                 Ok(Some(_)) => {}
-                Ok(None) => break,
+                Ok(None) => break true,
                 Err(Broken) => {
-                    broken = true;
-                    break;
+                    others += 1;
+                    reason.get_or_insert_with(|| Broken.to_string());
+                    break true;
                 }
             }
-        }
-        if broken {
-            refused.add(1, Broken.to_string(), &shown(entry, request));
+        };
+        entry.at = entry.rest.end - fields.0.len();
+        if let Some(reason) = reason {
+            refused.add_shown(others, reason, || shown(&entry, request));
         }
         if histograms > 0 {
             let reason = "native histograms are not stored; send classic ones";
-            refused.add(histograms, reason, &shown(entry, request));
+            refused.add_shown(histograms, reason, || shown(&entry, request));
         }
-        (count + 1).max(usize::try_from(histograms).unwrap_or(usize::MAX))
+        if !is_whole {
+            request.unfinished = Some(entry);
+        }
+        added
     }
 
     /// The series of an entry.
     fn known(
         &mut self,
-        entry: &Entry<'_>,
+        entry: &Entry,
         request: &Request,
         tables: &mut Tables,
     ) -> Result<usize, String> {
+        let labels = labels(entry, request)?;
         let texts;
         let key = match request.is_version_2 {
-            false => entry.labels,
+            false => &request.bytes[entry.labels.clone()],
             true => {
-                let labels = labels(entry, request)?;
-                let mut joined = Vec::with_capacity(entry.labels.len() * 16);
-                for (name, value) in labels {
+                let mut joined = Vec::new();
+                for (name, value) in &labels {
                     joined.extend(name.as_bytes());
                     joined.push(SEPARATOR);
                     joined.extend(value.as_bytes());
@@ -242,47 +281,62 @@ impl Samples {
         if let Some(index) = self.series.get(key) {
             return Ok(*index);
         }
-        let labels = labels(entry, request)?;
-        let name = labels.iter().find(|(name, _)| *name == "__name__");
-        let (_, name) = name.ok_or("a series has no label __name__")?;
+        let mut names = labels.iter().filter(|(name, _)| *name == "__name__");
+        let (_, name) = names.next().ok_or("a series has no label __name__")?;
+        if names.next().is_some() {
+            return Err("the label \"__name__\" occurs twice".to_owned());
+        }
         let metadata = metadata(entry, request).unwrap_or_default();
         let others = labels.iter().filter(|(name, _)| *name != "__name__");
-        let series = tables.series(name, others.copied(), Some(metadata.help))?;
         // Counts and buckets have no unit, whatever is measured.
         let is_count = name.ends_with("_count") || name.ends_with("_bucket");
         let unit = unit_of_word(metadata.unit).filter(|_| !is_count);
         let unit = unit.or_else(|| unit_of_name(name));
-        let float = FieldKind::Float;
-        let column = tables.column(series.table, Column::Field, "value", float, unit)?;
-        if self.known.len() >= SERIES_MAX {
+        let (series, column) = tables.attempt(|tables| {
+            let series = tables.series(name, others.copied(), Some(metadata.help))?;
+            let (field, float) = (Column::Field, FieldKind::Float);
+            let column = tables.column(series.table, field, "value", float, unit)?;
+            Ok((series, column))
+        })?;
+        let bytes = key.len() + series.held_bytes();
+        if self.known.len() >= SERIES_MAX || self.held_bytes + bytes > KNOWN_BYTES_MAX {
             self.series.clear();
             self.known.clear();
+            self.held_bytes = 0;
         }
+        self.held_bytes += bytes;
         self.known.push(Known { series, column });
         self.series.insert(key.into(), self.known.len() - 1);
         Ok(self.known.len() - 1)
     }
 }
 
-/// Adds a sample.
-fn add(
-    known: &Known,
-    sample: &[u8],
-    received: Timestamp,
-    tables: &mut Tables,
-) -> Result<(), String> {
-    let broken = |broken: Broken| broken.to_string();
-    let (mut number, mut time_ms) = (0.0, 0);
-    let mut fields = Fields(sample);
-    while let Some((field, value)) = fields.next().map_err(broken)? {
+/// A sample: its number, and its time.
+fn sample(bytes: &[u8]) -> Result<(f64, Timestamp), String> {
+    let (mut number, mut time_ms) = (None, None);
+    let mut fields = Fields(bytes);
+    while let Some((field, value)) = fields.next()? {
         match field {
-            1 => number = value.double().map_err(broken)?,
-            2 => time_ms = value.signed().map_err(broken)?,
+            1 => number = Some(value.double()?),
+            2 => time_ms = Some(value.signed()?),
             _ => {}
         }
     }
-    let time = time_ms.checked_mul(MS);
-    let time = time.ok_or_else(|| format!("time {time_ms} is outside the years 1678 to 2262"))?;
+    // Encoders leave out a zero. A sample without both is no measurement, and two bytes would become a whole element.
+    if number.is_none() && time_ms.is_none() {
+        return Err("a sample has neither a value nor a time".to_owned());
+    }
+    let time = source_time(time_ms.unwrap_or_default(), MS)?;
+    Ok((number.unwrap_or_default(), time))
+}
+
+/// Adds a sample.
+fn add(
+    known: &Known,
+    (number, source_time): (f64, Timestamp),
+    received: Timestamp,
+    tables: &mut Tables,
+) {
     let mut values = tables.values(&known.series);
     let is_stale = f64::to_bits(number) == STALE;
     values[known.column] = match is_stale {
@@ -291,7 +345,7 @@ fn add(
     };
     let element = StreamElement {
         position: Default::default(),
-        source_time: Timestamp(time),
+        source_time,
         receive_time: received,
         key: None,
         values,
@@ -302,25 +356,48 @@ fn add(
         origin: None,
     };
     tables.push(&known.series, element);
-    Ok(())
 }
 
-/// The labels of an entry.
-fn labels<'m>(entry: &Entry<'m>, request: &'m Request) -> Result<Vec<(&'m str, &'m str)>, String> {
-    let labels = match request.is_version_2 {
-        true => labels_2(entry, request),
-        false => labels_1(entry),
-    };
-    let labels = labels.map_err(|broken| broken.to_string())?;
-    match labels.len() > LABELS_MAX {
-        true => Err(format!("a series has more than {LABELS_MAX} labels")),
-        false => Ok(labels),
+/// The labels of an entry as they are read.
+#[derive(Debug, Default)]
+struct Labels<'m> {
+    labels: Vec<(&'m str, &'m str)>,
+    /// Bytes of their names and values.
+    bytes: usize,
+}
+
+impl<'m> Labels<'m> {
+    fn push(&mut self, name: &'m str, value: &'m str) -> Result<(), String> {
+        // An empty value is that of a label that is not there.
+        if value.is_empty() {
+            return Ok(());
+        }
+        if self.labels.len() == LABELS_MAX {
+            return Err(format!("a series has more than {LABELS_MAX} labels"));
+        }
+        self.bytes += name.len() + value.len();
+        if self.bytes > SERIES_BYTES_MAX {
+            return Err(format!(
+                "the labels of a series have more than {SERIES_BYTES_MAX} bytes"
+            ));
+        }
+        self.labels.push((name, value));
+        Ok(())
     }
 }
 
-fn labels_1<'m>(entry: &Entry<'m>) -> Result<Vec<(&'m str, &'m str)>, Broken> {
-    let mut labels = Vec::new();
-    let mut fields = Fields(entry.labels);
+/// The labels of an entry.
+fn labels<'m>(entry: &Entry, request: &'m Request) -> Result<Vec<(&'m str, &'m str)>, String> {
+    let bytes = &request.bytes[entry.labels.clone()];
+    match request.is_version_2 {
+        true => labels_2(bytes, request),
+        false => labels_1(bytes),
+    }
+}
+
+fn labels_1(bytes: &[u8]) -> Result<Vec<(&str, &str)>, String> {
+    let mut labels = Labels::default();
+    let mut fields = Fields(bytes);
     while let Some((_, label)) = fields.next()? {
         let (mut name, mut value) = ("", "");
         let mut parts = Fields(label.bytes()?);
@@ -331,49 +408,39 @@ fn labels_1<'m>(entry: &Entry<'m>) -> Result<Vec<(&'m str, &'m str)>, Broken> {
                 _ => {}
             }
         }
-        // An empty value is that of a label that is not there.
-        if !value.is_empty() && labels.len() <= LABELS_MAX {
-            labels.push((name, value));
-        }
+        labels.push(name, value)?;
     }
-    Ok(labels)
+    Ok(labels.labels)
 }
 
-fn labels_2<'m>(
-    entry: &Entry<'_>,
-    request: &'m Request,
-) -> Result<Vec<(&'m str, &'m str)>, Broken> {
-    let mut references = Vec::new();
-    let mut add = |number| {
-        if references.len() <= 2 * LABELS_MAX + 1 {
-            references.push(number);
+fn labels_2<'m>(bytes: &[u8], request: &'m Request) -> Result<Vec<(&'m str, &'m str)>, String> {
+    let mut labels = Labels::default();
+    // The reference to the name of a label, until that to its value.
+    let mut name = None;
+    let mut add = |reference: u64| match name.take() {
+        None => {
+            name = Some(reference);
+            Ok(())
         }
+        Some(name) => labels.push(request.symbol(name)?, request.symbol(reference)?),
     };
-    let mut fields = Fields(entry.labels);
+    let mut fields = Fields(bytes);
     while let Some((_, value)) = fields.next()? {
         match value {
-            Value::Varint(number) => add(number),
+            Value::Varint(reference) => add(reference)?,
             Value::Bytes(packed) => {
                 let mut packed = Fields(packed);
                 while !packed.0.is_empty() {
-                    add(packed.varint()?);
+                    add(packed.varint()?)?;
                 }
             }
-            _ => return Err(Broken),
+            _ => return Err(Broken.into()),
         }
     }
-    let (pairs, rest) = references.as_chunks::<2>();
-    if !rest.is_empty() {
-        return Err(Broken);
+    match name {
+        Some(_) => Err(Broken.into()),
+        None => Ok(labels.labels),
     }
-    let mut labels = Vec::with_capacity(pairs.len());
-    for [name, value] in pairs {
-        let (name, value) = (request.symbol(*name)?, request.symbol(*value)?);
-        if !value.is_empty() {
-            labels.push((name, value));
-        }
-    }
-    Ok(labels)
 }
 
 impl Request {
@@ -386,9 +453,9 @@ impl Request {
 }
 
 /// What an entry of version 2 tells of its metric.
-fn metadata<'m>(entry: &Entry<'_>, request: &'m Request) -> Result<Metadata<'m>, Broken> {
+fn metadata<'m>(entry: &Entry, request: &'m Request) -> Result<Metadata<'m>, Broken> {
     let mut metadata = Metadata::default();
-    let mut fields = Fields(entry.rest);
+    let mut fields = Fields(&request.bytes[entry.rest.clone()]);
     while let Some((number, value)) = fields.next()? {
         if number != 5 || !request.is_version_2 {
             continue;
@@ -406,7 +473,7 @@ fn metadata<'m>(entry: &Entry<'_>, request: &'m Request) -> Result<Metadata<'m>,
 }
 
 /// A series for people: `up{job="a"}`.
-fn shown(entry: &Entry<'_>, request: &Request) -> String {
+fn shown(entry: &Entry, request: &Request) -> String {
     let labels = labels(entry, request).unwrap_or_default();
     let name = labels.iter().find(|(name, _)| *name == "__name__");
     let others = labels.iter().filter(|(name, _)| *name != "__name__");

@@ -4,7 +4,9 @@ use chappe_stream::Value;
 use proptest::prelude::*;
 use tokio::sync::{mpsc, oneshot};
 
+use super::samples::Samples;
 use super::*;
+use crate::kinds::series::{Protocol, Refused};
 use crate::tests::wrapper_file;
 use crate::{Batch, Condition, Form, Inbound, Receipt, ShareExceeded};
 
@@ -253,6 +255,147 @@ async fn a_large_request_is_read_in_pieces_and_answered_once() {
     let (batch, answer) = send(compressed(&request), false).await;
     assert_eq!((batch.elements(), answer.unwrap().elements), (9_000, 9_000));
     assert!(batch.mark.bytes() > &[1][..], "there were several batches");
+}
+
+/// Reads a body; returns the elements of its largest piece, those of all, and how many were refused.
+fn read_in_pieces(
+    body: Vec<u8>,
+    is_version_2: bool,
+    tables: &mut Tables,
+) -> (usize, usize, Refused) {
+    let mut protocol = Samples::default();
+    let form = Form::RemoteWrite { is_version_2 };
+    let mut request = protocol.begin(body, form).unwrap();
+    let (mut largest, mut all, mut refused) = (0, 0, Refused::default());
+    loop {
+        let is_whole = protocol.read(&mut request, tables, &mut refused);
+        let mut batch = Batch::default();
+        tables.take(&mut batch);
+        largest = largest.max(batch.elements());
+        all += batch.elements();
+        if is_whole {
+            return (largest, all, refused);
+        }
+    }
+}
+
+fn new_tables() -> Tables {
+    let options = Options {
+        prefix: "p".to_owned(),
+        label: "label",
+        reserved: &["value"],
+        ..Options::default()
+    };
+    Tables::new(options, None, 10)
+}
+
+#[test]
+fn a_series_of_many_samples_is_read_in_pieces() {
+    let samples: Vec<(f64, i64)> = (1..=9_000).map(|number| (1.0, number)).collect();
+    let long = "x".repeat(8_000);
+    for (labels, most) in [(UP, 2_048), ([UP[0], UP[1], ("job", &long)], 300)] {
+        let request = WriteRequest {
+            timeseries: vec![series(&labels, &samples), series(&UP, &[(1.0, 1)])],
+            metadata: Vec::new(),
+        };
+        let (largest, all, _) = read_in_pieces(compressed(&request), false, &mut new_tables());
+        assert_eq!(all, 9_001);
+        assert!(largest <= most, "{largest} elements in one piece");
+    }
+}
+
+#[tokio::test]
+async fn a_sample_without_any_field_is_refused() {
+    let request = WriteRequest {
+        timeseries: vec![series(&UP, &[(0.0, 0), (0.0, 1), (1.0, 0), (0.0, 0)])],
+        metadata: Vec::new(),
+    };
+    let (_, answer) = send(compressed(&request), false).await;
+    let answer = answer.unwrap();
+    assert_eq!((answer.elements, answer.undecodable), (2, 2));
+}
+
+#[tokio::test]
+async fn labels_have_bounds() {
+    let long = "x".repeat(20_000);
+    let request = WriteRequest {
+        timeseries: vec![series(&[UP[0], ("job", &long)], &[(1.0, 1), (1.0, 2)])],
+        metadata: Vec::new(),
+    };
+    let (_, answer) = send(compressed(&request), false).await;
+    let answer = answer.unwrap();
+    assert_eq!((answer.elements, answer.undecodable), (0, 2));
+    assert!(answer.reason.unwrap().contains("16384 bytes"));
+    // Many references to one symbol.
+    let one = TimeSeries2 {
+        labels_refs: std::iter::once([0, 1])
+            .chain([[2, 3]; 100])
+            .flatten()
+            .collect(),
+        samples: vec![Sample {
+            value: 1.0,
+            timestamp: 1,
+        }],
+        ..TimeSeries2::default()
+    };
+    let symbols = ["__name__", "up", "a", &"x".repeat(1_000)];
+    let request = Request2 {
+        symbols: symbols.map(str::to_owned).to_vec(),
+        timeseries: vec![one],
+    };
+    let (_, answer) = send(compressed(&request), true).await;
+    assert!(answer.unwrap().reason.unwrap().contains("16384 bytes"));
+    let twice = WriteRequest {
+        timeseries: vec![series(&[UP[0], UP[0]], &[(1.0, 1)])],
+        metadata: Vec::new(),
+    };
+    let (_, answer) = send(compressed(&twice), false).await;
+    assert!(answer.unwrap().reason.unwrap().contains("twice"));
+}
+
+#[test]
+fn a_refused_series_is_shown_once() {
+    let samples: Vec<(f64, i64)> = (1..=100).map(|number| (1.0, number)).collect();
+    let request = WriteRequest {
+        timeseries: vec![series(&UP[1..], &samples)],
+        metadata: Vec::new(),
+    };
+    let (_, _, refused) = read_in_pieces(compressed(&request), false, &mut new_tables());
+    assert_eq!(
+        refused.shown(),
+        (100, "{instance=\"a:9090\",job=\"a\"}\n".to_owned())
+    );
+}
+
+#[test]
+fn a_series_without_a_valid_sample_makes_no_stream() {
+    let mut tables = new_tables();
+    let times = [(1.0, i64::MAX), (1.0, -9_223_372_036_001)];
+    let request = WriteRequest {
+        timeseries: vec![series(&UP, &times)],
+        metadata: Vec::new(),
+    };
+    let (_, all, refused) = read_in_pieces(compressed(&request), false, &mut tables);
+    assert_eq!((all, refused.shown().0, tables.len()), (0, 2, 0));
+}
+
+#[tokio::test]
+async fn the_number_has_the_column_value() {
+    let request = WriteRequest {
+        timeseries: vec![series(&[UP[0], ("value", "a")], &[(1.0, 1)])],
+        metadata: Vec::new(),
+    };
+    let (batch, _) = send(compressed(&request), false).await;
+    let part = &batch.parts[0];
+    let names: Vec<_> = part
+        .definition
+        .schema
+        .fields
+        .iter()
+        .map(|it| &*it.name)
+        .collect();
+    assert_eq!(names, ["value_2", "value"]);
+    assert_eq!(part.elements[0].values[1], Value::Double(1.0));
 }
 
 proptest! {

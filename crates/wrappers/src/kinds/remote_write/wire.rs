@@ -17,6 +17,12 @@ pub(super) enum Value<'m> {
 #[error("the body is no message of protocol buffers")]
 pub(super) struct Broken;
 
+impl From<Broken> for String {
+    fn from(broken: Broken) -> Self {
+        broken.to_string()
+    }
+}
+
 /// The fields of a message, one after another.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fields<'m>(pub(super) &'m [u8]);

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use chappe_stream::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Tables;
@@ -15,6 +16,18 @@ use crate::{
 pub(crate) const POINTS_MAX: usize = 2_048;
 /// Bytes of text of a piece; reason: the elements of text have at most twice its bytes.
 pub(crate) const PIECE_BYTES: usize = 256 << 10;
+/// Bytes of the elements of a piece; reason: a sample of a few bytes becomes an element with all labels and columns
+/// of its series. 2,048 elements of twenty labels fit.
+pub(crate) const ELEMENTS_BYTES: usize = 4 << 20;
+/// Bytes of the name, and the names and values of the tags or labels, of a series; reason: each element has a copy of
+/// them, and another one in its key. A label is seldom longer than 200 bytes.
+pub(crate) const SERIES_BYTES_MAX: usize = 16 << 10;
+/// Bytes of the series that are remembered; reason: it is the memory of one wrapper, and 65,536 series of ordinary
+/// length fit.
+pub(crate) const KNOWN_BYTES_MAX: usize = 64 << 20;
+/// The first time that is taken, in nanoseconds; reason: the store does not find elements closer to the smallest
+/// number.
+const TIME_MIN: i64 = -9_223_372_036_000_000_000;
 /// Bytes of points that are kept in one dead letter; reason: a person looks at them.
 const SHOWN_BYTES: usize = 64 << 10;
 
@@ -43,6 +56,17 @@ impl Malformed {
     }
 }
 
+/// The time of a point, which is `time` times `unit_ns`.
+///
+/// # Errors
+/// It is no time of an element.
+pub(crate) fn source_time(time: i64, unit_ns: i64) -> Result<Timestamp, String> {
+    let time_ns = time.checked_mul(unit_ns);
+    let time_ns = time_ns.filter(|time| (TIME_MIN..i64::MAX).contains(time));
+    let out = || format!("time {time} is outside the years 1678 to 2262");
+    time_ns.map(Timestamp).ok_or_else(out)
+}
+
 /// The points of a piece that are not stored.
 #[derive(Debug, Default)]
 pub(crate) struct Refused {
@@ -55,6 +79,26 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
+    /// The number of points, and those that are shown.
+    #[cfg(test)]
+    pub(crate) fn shown(&self) -> (u64, String) {
+        let points = String::from_utf8_lossy(&self.points).into_owned();
+        (self.count, points)
+    }
+
+    /// Refuses points of a text that is made only if there is room to show it.
+    #[cfg(feature = "remote-write")]
+    pub(crate) fn add_shown(
+        &mut self,
+        count: u64,
+        reason: impl Into<String>,
+        point: impl FnOnce() -> String,
+    ) {
+        let has_room = self.points.len() < SHOWN_BYTES;
+        let point = has_room.then(point).unwrap_or_default();
+        self.add(count, reason, &point);
+    }
+
     /// Refuses points of this text.
     pub(crate) fn add(&mut self, count: u64, reason: impl Into<String>, point: &str) {
         self.count += count;

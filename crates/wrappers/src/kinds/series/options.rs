@@ -21,6 +21,8 @@ pub(crate) struct Options {
     pub(crate) units: BTreeMap<String, String>,
     /// `tag` or `label`: the word of the protocol.
     pub(crate) label: &'static str,
+    /// Names of columns that no tag or label gets, because a field of each stream has them.
+    pub(crate) reserved: &'static [&'static str],
 }
 
 impl Options {

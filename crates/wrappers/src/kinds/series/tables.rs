@@ -4,15 +4,26 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use chappe_log::Level;
-use chappe_stream::{NAME_BYTES_MAX, StreamElement, StreamSchema, Value, check_name};
+use chappe_stream::{Field, NAME_BYTES_MAX, StreamElement, StreamSchema, Value, check_name};
 
 use super::columns::{self, Column, FieldKind, type_word};
 use super::options::Options;
 use crate::{Batch, NodeParts, Part, StreamDefinition};
 
 /// Columns of a stream; reason: an element is a row that people read, and a stream has at most 256 versions of its
-/// schema.
-const COLUMNS_MAX: usize = 256;
+/// schema. Columns that come one after another reach [`VERSIONS_BYTES_MAX`] earlier.
+pub(crate) const COLUMNS_MAX: usize = 256;
+
+/// Bytes of all versions of the schema of a stream; reason: the log takes 256 KiB of metadata, and 32 KiB of them are
+/// left to names, the retention and the device.
+const VERSIONS_BYTES_MAX: usize = 224 << 10;
+
+/// Bytes of a version of a schema beyond its columns, and of a column beyond its texts; reason: lengths, the type and
+/// the noun of the key, generously.
+const OVERHEAD_BYTES: usize = 16;
+
+/// Characters of the description of a stream; reason: each stream has a copy of a text that a request may have once.
+const HELP_CHARS_MAX: usize = 1_000;
 
 /// Bytes of a part of a name; reason: with the prefix it fits the name of a stream.
 const PART_BYTES_MAX: usize = 96;
@@ -31,6 +42,15 @@ pub(crate) struct Series {
     key: Option<String>,
 }
 
+impl Series {
+    /// Bytes that it holds.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let labels = self.labels.iter();
+        let labels = labels.map(|(_, value)| value.len() + size_of::<(usize, String)>());
+        size_of::<Self>() + labels.sum::<usize>() + self.key.as_ref().map_or(0, String::len)
+    }
+}
+
 /// A stream.
 #[derive(Debug)]
 struct Table {
@@ -40,6 +60,12 @@ struct Table {
     /// Columns by what they are and their original names.
     labels: HashMap<Box<str>, usize>,
     fields: HashMap<Box<str>, usize>,
+    /// Bytes of the schema.
+    schema_bytes: usize,
+    /// Bytes of the versions of the schema that batches had so far. Of earlier runs, one for each column is assumed.
+    versions_bytes: usize,
+    /// Columns of the newest of these versions.
+    version_columns: usize,
     /// Elements of the batch in the making; those before a column was added lack its value.
     elements: Vec<StreamElement>,
 }
@@ -53,6 +79,10 @@ pub(crate) struct Tables {
     node: NodeParts,
     tables: Vec<Table>,
     by_name: HashMap<String, usize>,
+    /// Columns that the attempt under way has added: their stream, what they are, and their original names.
+    added: Vec<(usize, Column, Box<str>)>,
+    /// Bytes of the elements of the batch in the making.
+    held_bytes: usize,
 }
 
 impl Tables {
@@ -64,7 +94,49 @@ impl Tables {
             node: NodeParts::default(),
             tables: Vec::new(),
             by_name: HashMap::new(),
+            added: Vec::new(),
+            held_bytes: 0,
         }
+    }
+
+    /// The number of streams.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.tables.len()
+    }
+
+    /// Makes streams and columns for a point. If one of them cannot be made, none is: a refused point uses up no
+    /// stream, and fixes no type.
+    ///
+    /// # Errors
+    /// That of `make`.
+    pub(crate) fn attempt<T>(
+        &mut self,
+        make: impl FnOnce(&mut Self) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let tables = self.tables.len();
+        self.added.clear();
+        let made = make(self);
+        if made.is_err() {
+            for (table, column, name) in self.added.drain(..).rev() {
+                let table = &mut self.tables[table];
+                let field = Arc::make_mut(&mut table.definition).schema.fields.pop();
+                table.schema_bytes -= field.as_ref().map_or(0, field_bytes);
+                match column {
+                    Column::Label => table.labels.remove(&name),
+                    Column::Field => table.fields.remove(&name),
+                };
+            }
+            for table in self.tables.drain(tables..) {
+                self.by_name.remove(&*table.name);
+            }
+        }
+        made
+    }
+
+    /// Bytes of the elements of the batch in the making.
+    pub(crate) const fn held_bytes(&self) -> usize {
+        self.held_bytes
     }
 
     /// The node, whose streams of earlier runs are continued.
@@ -105,7 +177,10 @@ impl Tables {
         for (name, value) in sorted {
             let column = self.column(table, Column::Label, name, FieldKind::String, None)?;
             let separator = if key.is_empty() { "" } else { "," };
-            key.extend([separator, name, "=", value]);
+            key.push_str(separator);
+            push_escaped(&mut key, name);
+            key.push('=');
+            push_escaped(&mut key, value);
             series.labels.push((column, value.to_owned()));
         }
         series.key = (!key.is_empty()).then_some(key);
@@ -147,10 +222,15 @@ impl Tables {
             measurement: measurement.to_owned(),
             labels: HashMap::new(),
             fields: HashMap::new(),
+            schema_bytes: OVERHEAD_BYTES,
+            versions_bytes: 0,
+            version_columns: schema.fields.len(),
             definition: Arc::default(),
             elements: Vec::new(),
         };
         for (index, field) in schema.fields.iter().enumerate() {
+            table.schema_bytes += field_bytes(field);
+            table.versions_bytes += table.schema_bytes;
             let text = field.description.as_deref().unwrap_or_default();
             if let Some(name) = columns::original(self.options.label, text) {
                 table.labels.insert(name.into(), index);
@@ -164,7 +244,9 @@ impl Tables {
                 ..schema
             },
             level: self.level,
-            description: help.filter(|help| !help.is_empty()).map(str::to_owned),
+            description: help
+                .filter(|help| !help.is_empty())
+                .map(|help| help.chars().take(HELP_CHARS_MAX).collect()),
         });
         let index = self.tables.len();
         self.tables.push(table);
@@ -184,7 +266,8 @@ impl Tables {
         kind: FieldKind,
         unit: Option<&str>,
     ) -> Result<usize, Refusal> {
-        let table = &mut self.tables[table];
+        let table_index = table;
+        let table = &mut self.tables[table_index];
         let known = match column {
             Column::Label => &table.labels,
             Column::Field => &table.fields,
@@ -215,7 +298,12 @@ impl Tables {
                 name.len()
             ));
         }
-        let is_taken = |name: &str| fields.iter().any(|field| field.name == name);
+        let reserved = match column {
+            Column::Label => self.options.reserved,
+            Column::Field => &[],
+        };
+        let is_taken =
+            |name: &str| reserved.contains(&name) || fields.iter().any(|field| field.name == name);
         let own = columns::column_name(name, is_taken);
         let (noun, unit) = match column {
             Column::Label => (self.options.label, None),
@@ -228,14 +316,23 @@ impl Tables {
         };
         let description = columns::description(noun, name);
         let index = fields.len();
-        let definition = Arc::make_mut(&mut table.definition);
         let field = columns::field(own, kind.field_type(), unit, description);
+        let schema_bytes = table.schema_bytes + field_bytes(&field);
+        if table.versions_bytes + schema_bytes > VERSIONS_BYTES_MAX {
+            return Err(format!(
+                "the stream {:?} has no room for one more version of its schema, with the column {name:?}",
+                &*table.name
+            ));
+        }
+        table.schema_bytes = schema_bytes;
+        let definition = Arc::make_mut(&mut table.definition);
         definition.schema.fields.push(field);
         let known = match column {
             Column::Label => &mut table.labels,
             Column::Field => &mut table.fields,
         };
         known.insert(name.into(), index);
+        self.added.push((table_index, column, name.into()));
         Ok(index)
     }
 
@@ -256,17 +353,25 @@ impl Tables {
             key: series.key.clone(),
             ..element
         };
+        self.held_bytes += size_of::<StreamElement>()
+            + element.values.len() * size_of::<Value>()
+            + series.held_bytes();
         self.tables[series.table].elements.push(element);
     }
 
     /// Moves the elements to a batch.
     pub(crate) fn take(&mut self, batch: &mut Batch) {
+        self.held_bytes = 0;
         for table in &mut self.tables {
             if table.elements.is_empty() {
                 continue;
             }
             let mut elements = std::mem::take(&mut table.elements);
             let width = table.definition.schema.fields.len();
+            if width != table.version_columns {
+                table.version_columns = width;
+                table.versions_bytes += table.schema_bytes;
+            }
             for element in &mut elements {
                 element.values.resize(width, Value::Null);
             }
@@ -276,6 +381,23 @@ impl Tables {
                 elements,
             });
         }
+    }
+}
+
+/// Bytes of a column in a schema as the store keeps it.
+fn field_bytes(field: &Field) -> usize {
+    let texts = [&field.unit, &field.observed_property, &field.description];
+    let texts = texts.into_iter().flatten().map(String::len);
+    OVERHEAD_BYTES + field.name.len() + texts.sum::<usize>()
+}
+
+/// Adds a part of a key. Separators in it are escaped, so that different series have different keys.
+fn push_escaped(key: &mut String, text: &str) {
+    for c in text.chars() {
+        if matches!(c, '\\' | ',' | '=') {
+            key.push('\\');
+        }
+        key.push(c);
     }
 }
 
@@ -426,6 +548,50 @@ mod tests {
                 .unwrap_err()
                 .contains("twice")
         );
+    }
+
+    #[test]
+    fn versions_of_a_schema_have_a_bound() {
+        let mut tables = tables(1);
+        let series = tables.series("a", std::iter::empty(), None).unwrap();
+        let mut add = |number: usize| {
+            let name = format!("{number}{}", "x".repeat(200));
+            let float = FieldKind::Float;
+            let column = tables
+                .attempt(|tables| tables.column(series.table, Column::Field, &name, float, None))?;
+            tables.push(&series, element(vec![Value::Null; column + 1]));
+            let mut batch = Batch::default();
+            tables.take(&mut batch);
+            Ok(batch.parts.remove(0).definition)
+        };
+        // As the store counts: the texts of all columns in all versions.
+        let mut bytes = 0;
+        let refusal: String = (0..COLUMNS_MAX)
+            .find_map(|number| match add(number) {
+                Err(refusal) => Some(refusal),
+                Ok(definition) => {
+                    let fields = definition.schema.fields.iter();
+                    let texts = fields.map(|it| {
+                        it.name.len() + it.description.as_ref().map_or(0, String::len) + 8
+                    });
+                    bytes += texts.sum::<usize>();
+                    None
+                }
+            })
+            .unwrap();
+        assert!(refusal.contains("version of its schema"), "{refusal}");
+        assert!((150_000..256 << 10).contains(&bytes), "{bytes}");
+        // The columns before it are still taken.
+        assert!(add(0).is_ok());
+    }
+
+    #[test]
+    fn a_long_description_is_cut() {
+        let mut tables = tables(1);
+        let help = "x".repeat(100_000);
+        tables.series("a", std::iter::empty(), Some(&help)).unwrap();
+        let description = tables.tables[0].definition.description.as_ref();
+        assert_eq!(description.map(String::len), Some(HELP_CHARS_MAX));
     }
 
     #[test]
