@@ -471,11 +471,7 @@ impl Writer<'_> {
         let total = self.bytes.get() + bytes;
         self.bytes.set(total);
         match total > self.limits.bytes_max {
-            true => Err(Fault::Invalid(format!(
-                "the answer has more than {} bytes: ask for fewer entities with $top, in $expand, too, or \
-                 for fewer properties with $select",
-                self.limits.bytes_max
-            ))),
+            true => Err(Fault::too_large(self.limits.bytes_max)),
             false => Ok(()),
         }
     }
@@ -490,7 +486,7 @@ fn observations_of(entity: &Entity) -> ObservationsOf {
 }
 
 /// Bytes of a value in an answer, about.
-fn size(json: &Json) -> usize {
+pub(crate) fn size(json: &Json) -> usize {
     /// Of a number, a name's quotes or a comma.
     const SMALL: usize = 16;
     match json {

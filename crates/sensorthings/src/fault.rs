@@ -35,6 +35,15 @@ impl Fault {
         Self::Missing(detail.into())
     }
 
+    /// More bytes than an answer may take.
+    #[must_use]
+    pub fn too_large(bytes_max: usize) -> Self {
+        Self::Invalid(format!(
+            "the answer has more than {bytes_max} bytes: ask for fewer entities with $top, in $expand, too, or \
+             for fewer properties with $select"
+        ))
+    }
+
     /// A part of the standard that this service does not have.
     pub fn unsupported(detail: impl Into<String>) -> Self {
         Self::Unsupported(detail.into())

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use crate::answer::size;
 use crate::evaluate::Scope;
 use crate::fault::shown;
 use crate::model::EntityType;
@@ -40,6 +41,17 @@ impl Order {
             Ok((value, key.is_descending))
         });
         values.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Bytes of its values, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let values = self.0.iter().map(|(value, _)| match value {
+            Value::Text(text) => text.len(),
+            Value::Other(json) => size(json),
+            _ => 0,
+        });
+        values.sum::<usize>() + self.0.len() * size_of::<Value>()
     }
 }
 

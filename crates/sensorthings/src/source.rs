@@ -1,10 +1,12 @@
 //! Where entities come from.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use chappe_stream::Timestamp;
 use serde_json::{Map, Value as Json};
 
+use crate::answer::size;
 use crate::model::{EntityType, Link, is_id, is_time};
 use crate::order::{Key, is_by_time};
 use crate::{Expression, Fault, Scope, Value};
@@ -118,6 +120,12 @@ pub struct EntityScope<'a> {
 }
 
 impl Entity {
+    /// Bytes of its properties in an answer, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.id.len() + self.properties.values().map(size).sum::<usize>()
+    }
+
     /// A property and its members, for an expression.
     #[must_use]
     pub fn value(&self, path: &[String]) -> Value {
@@ -159,8 +167,11 @@ impl Scope for EntityScope<'_> {
                 true => self.source.related(self.entity, link)?,
                 false => {
                     let mut next = Vec::new();
+                    // Many entities lead to the same one: without this the next link is followed for each of them.
+                    let mut known = HashSet::new();
                     for entity in &entities {
-                        next.extend(self.source.related(entity, link)?);
+                        let related = self.source.related(entity, link)?.into_iter();
+                        next.extend(related.filter(|it| known.insert(it.id.clone())));
                         if next.len() > PATH_ENTITIES_MAX {
                             let detail = format!(
                                 "the path {:?} leads to more than {PATH_ENTITIES_MAX} entities",

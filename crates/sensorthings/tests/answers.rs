@@ -219,6 +219,21 @@ fn paths_lead_from_entity_to_entity_and_to_properties() {
 }
 
 #[test]
+fn a_path_that_comes_back_to_the_same_entities_visits_them_once() {
+    use EntityType::{Datastream, Sensor, Thing};
+    let mut memory = Memory::example();
+    // Each of them leads to the sensor, and the sensor to each of them: 22,500 of them if they were repeated.
+    for number in 0..150 {
+        let id = format!("d{number}");
+        memory.add(Datastream, &id, json!({"name": id}));
+        memory.link((Thing, "a"), (Datastream, &id));
+        memory.link((Sensor, "s"), (Datastream, &id));
+    }
+    let path = "Things?$filter=Datastreams/Sensor/Datastreams/name%20eq%20'd7'";
+    assert_eq!(memory.ids(path), ["a", "b"]);
+}
+
+#[test]
 fn sets_are_filtered_ordered_counted_and_cut_with_a_link_to_the_rest() {
     let memory = Memory::example();
     let page = memory.json("Observations?$top=2&$skip=1&$count=true&$orderby=result desc,id");

@@ -565,6 +565,111 @@ fn an_account_sees_and_writes_only_what_it_may() {
 }
 
 #[test]
+fn things_are_moved_and_get_datastreams_by_accounts_that_may_change_them() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let world = Operated::start(&config(directory.path()), None).await;
+        let ada = world.account("ada", &["write"]).await;
+        let eve = world.account("eve", &["write"]).await;
+        let ask = async |token: &str, method: &str, path: &str, body: &Value| {
+            let credential = format!("Bearer {token}");
+            let fields = [("Authorization", credential.as_str())];
+            let path = format!("{ROOT}/{path}");
+            send(
+                &world.node,
+                method,
+                &path,
+                &fields,
+                body.to_string().as_bytes(),
+            )
+            .await
+        };
+        let id_of = |answer: &Answer| {
+            assert_eq!(answer.status, 201, "{}", answer.body);
+            let (_, id) = answer.headers["location"].split_once("('").unwrap();
+            id.strip_suffix("')").unwrap().to_owned()
+        };
+        let mut plain = room();
+        plain.as_object_mut().unwrap().remove("Datastreams");
+        let thing = id_of(&ask(&ada, "POST", "Things", &plain).await);
+        let mut place = json!({"name": "there", "description": "",
+            "encodingType": "application/geo+json",
+            "location": {"type": "Point", "coordinates": [8.5, 49.1]}});
+        let location = id_of(&ask(&eve, "POST", "Locations", &place).await);
+        let own = format!("Things('{thing}')");
+        let below = format!("{own}/Locations");
+        let moved = json!({"Locations": [{"@iot.id": location}]});
+        let history = |time: &str| json!({"time": time, "Thing": {"@iot.id": thing}, "Locations": [{"@iot.id": location}]});
+        let (past, future) = (
+            history("2020-01-01T00:00:00Z"),
+            history("2200-01-01T00:00:00Z"),
+        );
+        let unlinked = place.clone();
+        place["Things"] = json!([{"@iot.id": thing}]);
+        let mut hung = datastream("air", MEASUREMENT);
+        hung["Thing"] = json!({"@iot.id": thing});
+        for (method, path, body, of_owner) in [
+            ("PATCH", own.as_str(), &moved, 200),
+            ("POST", below.as_str(), &unlinked, 201),
+            ("POST", "Locations", &place, 201),
+            ("POST", "HistoricalLocations", &past, 201),
+            ("POST", "HistoricalLocations", &future, 400),
+            ("POST", "Datastreams", &hung, 201),
+        ] {
+            let before = world.each("Locations", "@iot.id").await;
+            let answer = ask(&eve, method, path, body).await;
+            assert_eq!(answer.status, 409, "{method} {path}: {}", answer.body);
+            assert_eq!(world.each("Locations", "@iot.id").await, before);
+            let answer = ask(&ada, method, path, body).await;
+            assert_eq!(answer.status, of_owner, "{method} {path}: {}", answer.body);
+        }
+        // The owner may remove a history that an administrator added; other writers may not.
+        let added = world.make("HistoricalLocations", &past).await;
+        let added = format!("HistoricalLocations('{added}')");
+        assert_eq!(ask(&eve, "DELETE", &added, &json!({})).await.status, 409);
+        assert_eq!(ask(&ada, "DELETE", &added, &json!({})).await.status, 200);
+        // A stream's source has no owner.
+        let source = json!({"name": "s", "fields": [{"name": "v", "type": "double"}]});
+        let made = world.change("POST", "/api/v1/streams", &source).await;
+        assert_eq!(made.status, 201, "{}", made.body);
+        let source = world.entity("Datastreams('s:v')/Thing").await["@iot.id"].clone();
+        let source = source.as_str().unwrap();
+        let path = format!("Things('{}')", source.replace('%', "%25"));
+        assert_eq!(ask(&ada, "PATCH", &path, &moved).await.status, 403);
+        assert_eq!(world.refused("PATCH", &path, &moved).await, 200);
+    });
+}
+
+#[test]
+fn a_datastream_whose_entity_is_hidden_is_shown_as_its_stream() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let world = Operated::start(&config(directory.path()), None).await;
+        let eve = world.account("eve", &["read"]).await;
+        let mut hidden = room();
+        hidden["Datastreams"][0]["properties"] = json!({"ward": "seven"});
+        world.make("Things", &hidden).await;
+        let own = "Datastreams?$filter=name eq 'air'";
+        let id = world.each(own, "@iot.id").await[0].clone();
+        let path = format!("Datastreams('{}')", id.as_str().unwrap());
+        let shown = world.read_as(&eve, &path).await.json();
+        assert_eq!(
+            (&shown["name"], &shown["properties"]["ward"]),
+            (&json!("air"), &json!("seven"))
+        );
+        let key = id.as_str().unwrap();
+        let rights = format!("/api/v1/entities/urn:chappe:sensorthings:Datastream:{key}/rights");
+        let set = world.change("PUT", &rights, &json!({"read": []})).await;
+        assert_eq!(set.status, 200, "{}", set.body);
+        let shown = world.read_as(&eve, &path).await.json();
+        assert_eq!(shown["@iot.id"], id);
+        assert_ne!(shown["name"], "air");
+        assert!(shown["properties"]["ward"].is_null(), "{shown}");
+        assert_eq!(world.entity(&path).await["name"], "air");
+    });
+}
+
+#[test]
 fn malformed_requests_are_refused_with_a_reason() {
     let directory = tempfile::tempdir().unwrap();
     block(async {

@@ -3,7 +3,7 @@
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use chappe_identity::Role;
-use chappe_registry::Right;
+use chappe_registry::{Principal, Right};
 use chappe_sensorthings::body::{Linked, changes};
 use chappe_sensorthings::{Entity, EntityType, Fault, ResourcePath, Tail};
 use serde_json::Value as Json;
@@ -13,7 +13,7 @@ use super::super::problem::Problem;
 use super::super::publish::registry_problem;
 use super::create::Plan;
 use super::documents::{Document, key};
-use super::store::{check_role, publish, remove, replace};
+use super::store::{check_role, check_thing, check_times, publish, remove, replace};
 use super::streams::parse_datastream_id;
 use super::{entities_of, not_allowed, problem, with_entities};
 use crate::accounts::Caller;
@@ -26,6 +26,24 @@ async fn at_end(app: &App, caller: &Caller, path: &ResourcePath) -> Result<Entit
     let found = with_entities(app, caller, None, move |reading| {
         let (_, here) = entities_of(reading, &path)?;
         here.ok_or_else(|| Fault::missing("the path names no entity"))
+    });
+    found.await?.map_err(problem)
+}
+
+/// The thing that a history is of.
+async fn thing_of(app: &App, caller: &Caller, history: &Entity) -> Result<Option<String>, Problem> {
+    if history.kind != EntityType::HistoricalLocation {
+        return Ok(None);
+    }
+    let history = history.clone();
+    let found = with_entities(app, caller, None, move |reading| {
+        let links = history.kind.links().iter();
+        let mut links = links.filter(|link| link.target == EntityType::Thing);
+        let things = links
+            .next()
+            .map(|link| reading.snapshot.related(&history, *link));
+        let things = things.transpose()?.unwrap_or_default();
+        Ok::<_, Fault>(things.first().map(|thing| thing.id.clone()))
     });
     found.await?.map_err(problem)
 }
@@ -88,7 +106,14 @@ pub(super) async fn patch(
             );
         }
     }
+    // Before anything is stored: a change of one part may be allowed, and of the other not.
+    if locations.is_some() {
+        check_thing(app, caller, &entity.id)?;
+    }
     if !new.properties.is_empty() {
+        if let Some(thing) = thing_of(app, caller, &entity).await? {
+            check_thing(app, caller, &thing)?;
+        }
         let mut document = document_of(app, caller, &entity)?;
         for (name, value) in new.properties {
             match value {
@@ -96,6 +121,7 @@ pub(super) async fn patch(
                 value => document.properties.insert(name, value),
             };
         }
+        check_times(app, std::slice::from_ref(&document))?;
         replace(app, caller, &document).await?;
     }
     if let Some(locations) = locations {
@@ -152,7 +178,12 @@ pub(super) async fn delete(
     check_role(caller, Role::Write)?;
     check_path(path, &Method::DELETE)?;
     let entity = at_end(app, caller, path).await?;
-    document_of(app, caller, &entity)?;
+    // The histories of a thing are its owner's to remove, whoever created them.
+    let thing = thing_of(app, caller, &entity).await?;
+    let is_of_own = thing.is_some_and(|thing| check_thing(app, caller, &thing).is_ok());
+    if !is_of_own {
+        document_of(app, caller, &entity)?;
+    }
     let of = entity.clone();
     let found = with_entities(app, caller, None, move |reading| {
         let snapshot = &reading.snapshot;
@@ -200,7 +231,12 @@ pub(super) async fn delete(
         .map(|it| (it.kind, it.id.clone()));
     let mut all: Vec<(EntityType, String)> = all.collect();
     all.push((entity.kind, entity.id.clone()));
-    remove(app, caller, &all).await?;
+    // The rights to a thing and to its datastreams were looked at above.
+    let reader = match is_of_own || entity.kind == EntityType::Thing {
+        true => Principal::Operator,
+        false => caller.reader(),
+    };
+    remove(app, caller, &reader, &all).await?;
     let mut response = StatusCode::OK.into_response();
     let subject = Subject(key(entity.kind, &entity.id));
     response.extensions_mut().insert(subject);

@@ -3,6 +3,8 @@
 //! The streams of new datastreams are defined first, then all documents are stored as one change. When that
 //! fails, the new streams are removed again.
 
+use std::collections::BTreeSet;
+
 use axum::response::Response;
 use chappe_identity::Role;
 use chappe_sensorthings::body::{Linked, NewEntity, new_entity};
@@ -14,7 +16,7 @@ use super::super::create::define_stream;
 use super::super::problem::Problem;
 use super::documents::Document;
 use super::reading::Reading;
-use super::store::{check_role, created, new_id, publish};
+use super::store::{check_role, check_thing, check_times, created, new_id, publish};
 use super::streams::{FURTHER, RESULT, datastream_id, result_type, unit_code};
 use super::{entities_of, problem, with_entities};
 use crate::accounts::Caller;
@@ -32,6 +34,9 @@ const SUFFIX: usize = 8;
 #[derive(Default)]
 pub(super) struct Plan {
     pub(super) documents: Vec<Document>,
+    /// The things that existed before and get a history or a datastream: the caller must have the right to
+    /// change them.
+    things: BTreeSet<String>,
     /// The streams of the new datastreams.
     streams: Vec<(String, Definition)>,
 }
@@ -70,6 +75,10 @@ pub(super) async fn create(
 impl Plan {
     /// Stores what it has.
     pub(super) async fn store(self, app: &App, caller: &Caller) -> Result<(), Problem> {
+        for thing in &self.things {
+            check_thing(app, caller, thing)?;
+        }
+        check_times(app, &self.documents)?;
         let mut defined = Vec::new();
         let mut outcome = Ok(());
         for (name, definition) in self.streams {
@@ -107,6 +116,7 @@ impl Plan {
         match (parent.kind, link.target, back.next()) {
             (EntityType::Thing, EntityType::Location, _) => {
                 let id = self.add(reading, new, None)?;
+                self.things.insert(parent.id.clone());
                 self.add_history(&parent.id, std::slice::from_ref(&id))?;
                 Ok(id)
             }
@@ -208,7 +218,12 @@ impl Plan {
             ids.push(match end {
                 Linked::New(new) => self.add(reading, *new, thing)?,
                 Linked::Existing(id) => match reading.get(link.target, &id)? {
-                    Some(_) => id,
+                    Some(_) => {
+                        if link.target == EntityType::Thing {
+                            self.things.insert(id.clone());
+                        }
+                        id
+                    }
                     None => {
                         let id: String = id.chars().take(80).collect();
                         let name = link.target.name();

@@ -14,6 +14,8 @@ mod store;
 mod streams;
 
 use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -222,6 +224,16 @@ fn stream_of(path: &ResourcePath, options: &Options) -> Option<String> {
     (!has_links).then(|| stream.to_owned())
 }
 
+/// Stops the reading of a request that is dropped, as when its client disconnects: it would hold its permit
+/// until the time limit.
+struct Abandon(Arc<AtomicBool>);
+
+impl Drop for Abandon {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Runs `work` with the entities that the caller may see, on a thread that may wait for the disk.
 async fn with_entities<T: Send + 'static>(
     app: &App,
@@ -232,12 +244,15 @@ async fn with_entities<T: Send + 'static>(
     let permit = parts::permit_soon(app, caller, RequestKind::Query).await?;
     let (app, caller) = (app.clone(), caller.clone());
     let time = Duration::from_millis(u64::from(app.config.limits.query_time_ms));
+    let is_abandoned: Arc<AtomicBool> = Arc::default();
+    let _abandon = Abandon(is_abandoned.clone());
     let running = tokio::task::spawn_blocking(move || {
         let _permit = permit;
         let reading = Reading {
             snapshot: Snapshot::new(&app, &caller, stream.as_deref()),
             deadline: Instant::now() + time,
             elements_read: Cell::new(0),
+            is_abandoned,
         };
         work(&reading)
     });

@@ -178,7 +178,8 @@ fn prepare_groups(reading: &Reading, groups: Vec<Group>, future: i64) -> Vec<Res
     ready
 }
 
-fn future_ns(app: &App) -> i64 {
+/// How far ahead of the clock a time may be, in nanoseconds.
+pub(super) fn future_ns(app: &App) -> i64 {
     let seconds = i64::try_from(app.config.limits.future_s).unwrap_or(i64::MAX);
     seconds.saturating_mul(1_000_000_000)
 }

@@ -8,6 +8,7 @@
 use std::cell::Cell;
 use std::cmp::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering as Memory};
 use std::time::Instant;
 
 use chappe_sensorthings::{
@@ -16,11 +17,14 @@ use chappe_sensorthings::{
 };
 use chappe_stream::{Position, Scan, StoreError, StreamElement, StreamSchema, Timestamp};
 
+use super::LIMITS;
 use super::snapshot::Snapshot;
 use super::streams::{Datastream, parse_observation_id};
 
 /// Observations that are sorted at once; reason: they are in memory.
 const SORTED_MAX: usize = 100_000;
+/// Bytes of observations that are held to sort them; reason: twice the most that [`SORTED_MAX`] of one number take.
+const SORTED_BYTES_MAX: usize = 64 << 20;
 /// Elements of one piece of a scan.
 const PIECE: usize = 1_024;
 /// How much wider than estimated the first window of time is; reason: most pages need one then.
@@ -36,6 +40,8 @@ pub(super) struct Reading {
     pub(super) deadline: Instant,
     /// Elements that were read.
     pub(super) elements_read: Cell<u64>,
+    /// Set when nobody waits for the answer any more.
+    pub(super) is_abandoned: Arc<AtomicBool>,
 }
 
 /// An observation in a place of the order of time.
@@ -45,6 +51,8 @@ struct Found {
     stream: usize,
     sequence: u64,
     entity: Arc<Entity>,
+    /// Bytes that it takes in memory, about.
+    bytes: usize,
 }
 
 /// Where a page in the order of time ended: time, id of the datastream, number.
@@ -69,6 +77,7 @@ impl Source for Reading {
     }
 
     fn get(&self, kind: EntityType, id: &str) -> Result<Option<Arc<Entity>>, Fault> {
+        self.check_time()?;
         match kind {
             EntityType::Observation => self.observation(id),
             kind => Ok(self.snapshot.get(kind, id)),
@@ -76,6 +85,8 @@ impl Source for Reading {
     }
 
     fn related(&self, from: &Entity, link: Link) -> Result<Vec<Arc<Entity>>, Fault> {
+        // A filter with paths through sets comes here for each step of each path and each entity.
+        self.check_time()?;
         if from.kind != EntityType::Observation {
             return self.snapshot.related(from, link);
         }
@@ -204,10 +215,13 @@ impl Reading {
     }
 
     fn check_time(&self) -> Result<(), Fault> {
+        if self.is_abandoned.load(Memory::Relaxed) {
+            return Err(Fault::Stopped("nobody waits for the answer".to_owned()));
+        }
         match Instant::now() > self.deadline {
             true => Err(Fault::Stopped(format!(
                 "reading was stopped at its time limit, after {} observations: bound the time with $filter, or \
-                 ask without $count and in the order of phenomenonTime",
+                 ask without $count, in the order of phenomenonTime and with shorter paths in $filter",
                 self.elements_read.get()
             ))),
             false => Ok(()),
@@ -222,7 +236,7 @@ impl Reading {
         stream: usize,
         from: u64,
         times: (i64, i64),
-        take: &mut dyn FnMut(Found) -> bool,
+        take: &mut dyn FnMut(Found) -> Result<bool, Fault>,
     ) -> Result<bool, Fault> {
         let datastream = &set.streams[stream];
         // The range of a scan excludes its end: an element at the last time there is would be lost.
@@ -260,9 +274,10 @@ impl Reading {
                     time: element.source_time.0,
                     stream,
                     sequence: element.position.sequence,
+                    bytes: entity.bytes(),
                     entity: Arc::new(entity),
                 };
-                if !take(found) {
+                if !take(found)? {
                     return Ok(false);
                 }
             }
@@ -291,7 +306,7 @@ impl Reading {
             let times = self.bounds(set, stream);
             let mut add = |_| {
                 count += 1;
-                true
+                Ok(true)
             };
             self.each(set, stream, 0, times, &mut add)?;
         }
@@ -312,7 +327,7 @@ impl Reading {
             }
             skip = 0;
         }
-        let mut page = Vec::new();
+        let (mut page, mut bytes) = (Vec::new(), 0);
         let mut has_more = false;
         for stream in first..set.streams.len() {
             let log = &set.streams[stream].entry.log;
@@ -331,11 +346,15 @@ impl Reading {
                 if skip > 0 {
                     skip -= 1;
                 } else if page.len() < wanted.top {
+                    bytes += found.bytes;
+                    if bytes > LIMITS.bytes_max {
+                        return Err(Fault::too_large(LIMITS.bytes_max));
+                    }
                     page.push(found);
                 } else {
                     has_more = true;
                 }
-                !has_more
+                Ok(!has_more)
             };
             if times.0 <= times.1 && !self.each(set, stream, from, times, &mut take)? {
                 break;
@@ -377,11 +396,12 @@ impl Reading {
         if let Some(token) = &token {
             windows.start_at(token.time);
         }
-        let mut page: Vec<Found> = Vec::new();
+        let (mut page, mut page_bytes): (Vec<Found>, usize) = (Vec::new(), 0);
         while page.len() < needed
             && let Some((low, high)) = windows.next(page.len(), needed)
         {
             let mut window: Vec<Found> = Vec::new();
+            let mut bytes = page_bytes;
             let room = needed - page.len();
             for stream in 0..set.streams.len() {
                 let bounds = self.bounds(set, stream);
@@ -401,15 +421,23 @@ impl Reading {
                                 Ordering::Greater
                             }
                     }) {
+                        bytes += found.bytes;
                         window.push(found);
-                        keep_first(&mut window, room, order);
+                        if is_too_long(window.len(), room, bytes) {
+                            keep_first(&mut window, room, order);
+                            let window = window.iter().map(|found| found.bytes);
+                            bytes = page_bytes + window.sum::<usize>();
+                            check_sorted(bytes)?;
+                        }
                     }
-                    true
+                    Ok(true)
                 };
                 self.each(set, stream, 0, times, &mut take)?;
             }
             window.sort_unstable_by(order);
             window.truncate(room);
+            page_bytes += window.iter().map(|found| found.bytes).sum::<usize>();
+            check_sorted(page_bytes)?;
             page.append(&mut window);
         }
         let last = page.get((skip + wanted.top).wrapping_sub(1));
@@ -433,28 +461,28 @@ impl Reading {
             let by_number = (one.1.stream, one.1.sequence).cmp(&(other.1.stream, other.1.sequence));
             one.0.cmp(&other.0).then(by_number)
         };
-        let (mut best, mut count) = (Vec::new(), 0);
+        let (mut best, mut count, mut bytes) = (Vec::new(), 0, 0);
         for stream in 0..set.streams.len() {
             let times = self.bounds(set, stream);
-            let mut failed = None;
-            let mut take = |found: Found| {
+            let mut take = |mut found: Found| {
                 let scope = EntityScope {
                     source: self,
                     entity: &found.entity,
                 };
-                match Order::of(wanted.order, &scope) {
-                    Ok(key) => best.push((key, found)),
-                    Err(fault) => failed = Some(fault),
-                }
+                let key = Order::of(wanted.order, &scope)?;
+                found.bytes += key.bytes();
+                bytes += found.bytes;
+                best.push((key, found));
                 count += 1;
-                keep_first(&mut best, needed, order);
-                failed.is_none()
+                if is_too_long(best.len(), needed, bytes) {
+                    keep_first(&mut best, needed, order);
+                    bytes = best.iter().map(|(_, found)| found.bytes).sum();
+                    check_sorted(bytes)?;
+                }
+                Ok(true)
             };
             if times.0 <= times.1 {
                 self.each(set, stream, 0, times, &mut take)?;
-            }
-            if let Some(fault) = failed {
-                return Err(fault);
             }
         }
         best.sort_unstable_by(order);
@@ -481,10 +509,24 @@ fn needed(skip: usize, top: usize) -> Result<usize, Fault> {
     }
 }
 
-/// Drops all but the first `most` entries, once there are twice as many.
+/// Whether `length` entries with so many bytes are to be cut to the first `most` of them.
+fn is_too_long(length: usize, most: usize, bytes: usize) -> bool {
+    length >= most.saturating_mul(2).max(PIECE) || bytes > SORTED_BYTES_MAX
+}
+
+/// Refuses more bytes than half of what may be held; the other half is for those that a cut drops, so that not
+/// every further entry needs one.
+fn check_sorted(bytes: usize) -> Result<(), Fault> {
+    match bytes > SORTED_BYTES_MAX / 2 {
+        true => Err(Fault::too_large(SORTED_BYTES_MAX / 2)),
+        false => Ok(()),
+    }
+}
+
+/// Drops all but the first `most` entries.
 fn keep_first<T>(list: &mut Vec<T>, most: usize, order: impl Fn(&T, &T) -> Ordering) {
     let most = most.max(1);
-    if list.len() >= most.saturating_mul(2).max(PIECE) {
+    if list.len() > most {
         list.select_nth_unstable_by(most - 1, order);
         list.truncate(most);
     }
@@ -707,6 +749,7 @@ mod tests {
             snapshot: Snapshot::new(app, &Caller::operator(), Some(stream)),
             deadline: Instant::now() + Duration::from_secs(300),
             elements_read: Cell::new(0),
+            is_abandoned: Arc::default(),
         };
         let path = format!("Datastreams('{stream}:v')/Observations");
         let request = Request {
@@ -748,6 +791,110 @@ mod tests {
                         long <= most,
                         "{query}: {long} elements, of the short one {short}"
                     );
+                }
+            },
+        );
+    }
+
+    fn reading(app: &App) -> Reading {
+        Reading {
+            snapshot: Snapshot::new(app, &Caller::operator(), None),
+            deadline: Instant::now() + Duration::from_secs(300),
+            elements_read: Cell::new(0),
+            is_abandoned: Arc::default(),
+        }
+    }
+
+    #[test]
+    fn a_filter_with_paths_stops_at_the_time_limit_and_when_nobody_waits() {
+        on_node(
+            |_| (),
+            async |app| {
+                fill(app, "s", 10).await;
+                let path = ResourcePath::parse("Things").unwrap();
+                let query = "$filter=Datastreams/name%20eq%20'x'";
+                let options = Options::parse(query, EntityType::Thing).unwrap();
+                let request = Request {
+                    path: &path,
+                    options: &options,
+                    root: "",
+                    now: Timestamp(0),
+                    limits: LIMITS,
+                };
+                assert!(answer(&reading(app), &request).is_ok());
+                let late = Reading {
+                    deadline: Instant::now(),
+                    ..reading(app)
+                };
+                let fault = answer(&late, &request).unwrap_err();
+                assert!(matches!(fault, Fault::Stopped(_)), "{fault}");
+                let abandoned = reading(app);
+                abandoned.is_abandoned.store(true, Memory::Relaxed);
+                let fault = answer(&abandoned, &request).unwrap_err();
+                assert!(matches!(fault, Fault::Stopped(_)), "{fault}");
+            },
+        );
+    }
+
+    #[test]
+    fn observations_are_held_up_to_a_limit_of_bytes() {
+        /// More of them than are held, and fewer than a cut by their count would need.
+        const ELEMENTS: i64 = 1_020;
+        on_node(
+            |config| config.log.keep_age_s = 0,
+            async |app| {
+                let field = Field {
+                    name: "v".to_owned(),
+                    field_type: FieldType::Text,
+                    unit: None,
+                    observed_property: None,
+                    description: None,
+                };
+                let schema = StreamSchema {
+                    fields: vec![field],
+                    key: None,
+                };
+                let created = app.catalogue.create("s", &schema, "urn:a", None);
+                let entry = created.await.unwrap();
+                for number in 0..ELEMENTS {
+                    let element = StreamElement {
+                        position: Position {
+                            epoch: Epoch(0),
+                            sequence: 0,
+                        },
+                        source_time: Timestamp(number * STEP),
+                        receive_time: Timestamp(1),
+                        key: None,
+                        values: vec![chappe_stream::Value::Text("x".repeat(100_000))],
+                        quality: Quality::Good,
+                        origin: None,
+                    };
+                    let appended = entry.append(&[element]).await.unwrap();
+                    if number % 100 == 99 || number == ELEMENTS - 1 {
+                        appended.await.unwrap();
+                    }
+                }
+                let reading = reading(app);
+                for (query, is_answered) in [
+                    ("$top=10", true),
+                    ("$top=1000", false),
+                    ("$top=1&$orderby=result", true),
+                    ("$top=1000&$orderby=result", false),
+                    ("$top=1&$orderby=phenomenonTime", true),
+                    ("$top=1000&$orderby=phenomenonTime", false),
+                ] {
+                    let options = Options::parse(query, EntityType::Observation).unwrap();
+                    let wanted = Wanted {
+                        filter: None,
+                        order: &options.order,
+                        skip: 0,
+                        top: options.top.unwrap(),
+                        count: false,
+                        token: None,
+                        now: Timestamp(0),
+                    };
+                    let page = reading.observations(&ObservationsOf::All, &wanted);
+                    assert_eq!(page.is_ok(), is_answered, "{query}");
                 }
             },
         );

@@ -47,13 +47,13 @@ fn documents(app: &App, view: &View<'_>, reader: &Principal, kind: EntityType) -
         .collect()
 }
 
-/// The documents of all datastreams, by their ids: their streams decide who may see them.
-fn datastream_documents(app: &App) -> HashMap<String, Arc<Document>> {
-    let reader = Principal::Operator;
+/// The documents of datastreams that `reader` may see, by their ids. Of a stream that the reader may see and
+/// whose document is hidden, the stream alone is shown.
+fn datastream_documents(app: &App, reader: &Principal) -> HashMap<String, Arc<Document>> {
     let keys = app
         .registry
-        .search_keys(&search(EntityType::Datastream), &reader);
-    let entities = keys.iter().filter_map(|key| app.registry.get(key, &reader));
+        .search_keys(&search(EntityType::Datastream), reader);
+    let entities = keys.iter().filter_map(|key| app.registry.get(key, reader));
     let documents = entities.filter_map(|it| Document::of(EntityType::Datastream, &it));
     documents
         .map(|document| (document.id.clone(), Arc::new(document)))
@@ -83,7 +83,7 @@ impl Snapshot {
                 snapshot.add(kind, &document.id, document.properties);
             }
         }
-        let known = datastream_documents(app);
+        let known = datastream_documents(app, &reader);
         let entries = match stream {
             Some(stream) => app.catalogue.defined_as(stream).into_iter().collect(),
             None => app.catalogue.entries(),

@@ -4,16 +4,19 @@ use axum::Extension;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chappe_identity::Role;
-use chappe_registry::{Attempts, Entity, Error};
-use chappe_sensorthings::{EntityType, quoted};
+use chappe_registry::{Attempts, Entity, Error, Principal, Right};
+use chappe_sensorthings::{EntityType, Fault, quoted};
+use chappe_stream::Timestamp;
 use chappe_transport::Hop;
 
 use super::super::guard::{Subject, for_the_whole_node};
 use super::super::problem::{Problem, code};
 use super::super::publish::{registry_problem, room};
 use super::documents::{Document, key};
+use super::observe::future_ns;
 use super::problem;
 use crate::accounts::Caller;
+use crate::clock;
 use crate::shared::App;
 
 /// A new id.
@@ -29,6 +32,35 @@ pub(super) fn new_id() -> Result<String, Problem> {
 /// Entities belong to the whole node, so that creating them needs a role for it.
 pub(super) fn check_role(caller: &Caller, role: Role) -> Result<(), Problem> {
     for_the_whole_node(caller, role).map_err(|(_, problem)| problem)
+}
+
+/// Whether the caller may move a thing or add datastreams to it: it needs the right to change the thing. A
+/// thing without a document has no owner, so that only an administrator may.
+pub(super) fn check_thing(app: &App, caller: &Caller, thing: &str) -> Result<(), Problem> {
+    let key = key(EntityType::Thing, thing);
+    match app.registry.require(&key, &caller.reader(), Right::Write) {
+        Ok(_) => Ok(()),
+        Err(Error::Unknown(_)) => check_role(caller, Role::Administer),
+        Err(error) => Err(registry_problem(&error)),
+    }
+}
+
+/// Refuses histories that are further ahead of the clock than elements may be: they would hide where a thing
+/// is for as long.
+pub(super) fn check_times(app: &App, documents: &[Document]) -> Result<(), Problem> {
+    let latest = clock::now().0.saturating_add(future_ns(app));
+    let histories = documents.iter();
+    let histories = histories.filter(|it| it.kind == EntityType::HistoricalLocation);
+    for history in histories {
+        let time = history.properties.get("time").and_then(|it| it.as_str());
+        let time = time.and_then(Timestamp::parse);
+        if let Some(time) = time.filter(|time| time.0 > latest) {
+            return Err(problem(Fault::Invalid(format!(
+                "HistoricalLocation: time {time} is too far ahead of the node's clock (limits.future_s)"
+            ))));
+        }
+    }
+    Ok(())
 }
 
 /// Stores new entities, all of them or none.
@@ -78,18 +110,18 @@ pub(super) async fn replace(
         .map_err(|error| refused(app, caller, &error))
 }
 
-/// Removes entities, all of them or none.
+/// Removes entities in the name of `reader`, all of them or none.
 pub(super) async fn remove(
     app: &App,
     caller: &Caller,
+    reader: &Principal,
     documents: &[(EntityType, String)],
 ) -> Result<(), Problem> {
     let keys: Vec<String> = documents.iter().map(|(kind, id)| key(*kind, id)).collect();
-    let reader = caller.reader();
     let mut attempts = Attempts::default();
     let removed = async {
         loop {
-            let publication = app.registry.remove_all_as(&reader, &keys)?;
+            let publication = app.registry.remove_all_as(reader, &keys)?;
             if attempts.settle(publication).await? {
                 return Ok::<(), Error>(());
             }
