@@ -403,18 +403,24 @@ fn change(app: &App, bytes: &[u8], sender: &Sender) -> Outcome {
             change: None,
         };
     }
+    let discarded = || Outcome {
+        answer: Ok(text(&Answer::Success)),
+        publication: None,
+        change: None,
+    };
+    let is_discard = matches!(request, Request::DiscardAuthToken);
     let caller = match publisher(app, token.as_deref(), &sender.caller) {
         Ok(caller) => caller,
+        // One that has expired is gone already.
+        Err(error) if is_discard && error.code == ErrorCode::AuthTokenExpired => {
+            return discarded();
+        }
         Err(error) => return Outcome::refused(error),
     };
     let token = token.and_then(|token| token.parse::<Token>().ok());
-    if let (Request::DiscardAuthToken, Some(token)) = (&request, &token) {
-        app.accounts.dismiss_publisher(token);
-        return Outcome {
-            answer: Ok(text(&Answer::Success)),
-            publication: None,
-            change: None,
-        };
+    if let Some(token) = token.filter(|_| is_discard) {
+        app.accounts.dismiss_publisher(&token);
+        return discarded();
     }
     let record = |subject: String| Change {
         account: caller.name().to_owned(),
