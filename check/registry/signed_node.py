@@ -222,7 +222,8 @@ def subscriptions(url: str, token: str, folder: pathlib.Path, work: pathlib.Path
     algorithm = "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256"
     unsigned.write_bytes(template(own, algorithm, subscribe(source, sinks["xmlsec1"]), HEADERS))
     by_xmlsec1 = run("xmlsec1", "--sign", "--privkey-pem", str(folder / "rsa.key"), *identifiers(), str(unsigned)).stdout
-    unsigned.write_bytes(subscribe(source, sinks["WSS4J"]).replace(b"<soap:Envelope ", f'<soap:Envelope xmlns:wsu="{WSU_NAMESPACE}" '.encode()))
+    declared = f'<soap:Envelope xmlns:wsu="{WSU_NAMESPACE}" '.encode()
+    unsigned.write_bytes(subscribe(source, sinks["WSS4J"]).replace(b"<soap:Envelope ", declared))
     wss4j = ("java", "-cp", f"{jars}/*:{work}", "Wss4jPeer")
     made = run(*wss4j, "sign", str(work / "rsa.p12"), "rsa", str(unsigned))
     expect(made.returncode == 0, f"WSS4J signs Subscribe: {made.stderr.decode()[:200]}")
