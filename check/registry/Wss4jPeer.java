@@ -17,6 +17,8 @@ import org.apache.wss4j.dom.message.WSSecHeader;
 import org.apache.wss4j.dom.message.WSSecSignature;
 import org.apache.wss4j.dom.message.WSSecTimestamp;
 import org.w3c.dom.Document;
+import org.w3c.dom.Node;
+import org.w3c.dom.NodeList;
 
 /**
  * Signs and verifies messages with WSS4J: sign|verify STORE ALIAS MESSAGE..., stores are PKCS#12 with the password
@@ -24,6 +26,7 @@ import org.w3c.dom.Document;
  */
 public final class Wss4jPeer {
     private static final String PASSWORD = "password";
+    private static final String ADDRESSING = "http://www.w3.org/2005/08/addressing";
 
     public static void main(String[] arguments) throws Exception {
         WSSConfig.init();
@@ -67,6 +70,13 @@ public final class Wss4jPeer {
         String soap = document.getDocumentElement().getNamespaceURI();
         signature.getParts().add(new WSEncryptionPart("Body", soap, ""));
         signature.getParts().add(new WSEncryptionPart("Timestamp", WSConstants.WSU_NS, ""));
+        NodeList headers = document.getElementsByTagNameNS(ADDRESSING, "*");
+        for (int index = 0; index < headers.getLength(); index++) {
+            Node block = headers.item(index);
+            if (block.getParentNode().getLocalName().equals("Header")) {
+                signature.getParts().add(new WSEncryptionPart(block.getLocalName(), ADDRESSING, ""));
+            }
+        }
         DOMSource signed = new DOMSource(signature.build(crypto));
         StreamResult result = new StreamResult(new java.io.File(message + ".signed"));
         TransformerFactory.newInstance().newTransformer().transform(signed, result);

@@ -4,10 +4,12 @@
 
 The sink is Python's http.server with xml.etree; it shares no code with Chappe. It subscribes to devices of a name, is
 notified of each change and of the end of a lease, asks for its status, renews and ends its subscription. Another
-subscription goes on when the node is stopped and when it is killed, and ends with its account. Loopback only.
+subscription goes on when the node is stopped and when it is killed, and ends with its account. `chappe registry subscribe
+--eventing` is the sink of another: it prints each change once, for longer than its lease. Loopback only.
 """
 
 import http.server
+import json
 import os
 import pathlib
 import queue
@@ -15,6 +17,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -147,6 +150,36 @@ def restarted(node: Node, sink: Sink, manager: str, publish) -> None:
     ask(node.url + path, "Unsubscribe", "<e:Unsubscribe/>")
 
 
+def by_the_program(chappe: str, node: Node, publish) -> None:
+    """A sink of the command line with a lease of two seconds: what is published within several of them arrives once."""
+    command = [chappe, "registry", "subscribe", "valve", "--eventing", "--json", "--lease", "2s", "--node", node.url]
+    environment = {**os.environ, "CHAPPE_TOKEN": node.token}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    lines: queue.Queue[dict] = queue.Queue()
+    threading.Thread(target=lambda: [lines.put(json.loads(line)) for line in process.stdout], daemon=True).start()
+    try:
+        heard, end = [], None
+        for number in range(600):
+            publish(f"urn:x:valve-{number}", f"Valve {number}")
+            try:
+                # The first of them precede the subscription.
+                heard.append(lines.get(timeout=0.1 if not heard else 60))
+            except queue.Empty:
+                continue
+            end = end or time.monotonic() + 7
+            if time.monotonic() > end:
+                break
+        numbers = [int(line["key"].rpartition("-")[2]) for line in heard if line["event"] == "added"]
+        if len(numbers) != len(heard) or numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+            raise CheckFailed(f"one change after the other expected, not {heard}")
+        process.send_signal(signal.SIGINT)
+        if process.wait(60) != 0:
+            raise CheckFailed(f"the exit code 0 expected after an interrupt, not {process.returncode}")
+        print(f"   ok: `chappe registry subscribe --eventing`: {len(numbers)} changes over three leases, each once", flush=True)
+    finally:
+        process.kill()
+
+
 def check(chappe: str, work: pathlib.Path) -> None:
     sink = Sink()
     node = Node(chappe, work / "eventing", CONFIGURATION)
@@ -182,6 +215,7 @@ def check(chappe: str, work: pathlib.Path) -> None:
         if "SourceCancelling" not in end.findtext(f"{{{WSE}}}Status", ""):
             raise CheckFailed(f"SourceCancelling expected, not {ET.tostring(end)!r}")
         print("   ok: nothing after Unsubscribe; SubscriptionEnd when the account ends", flush=True)
+        by_the_program(chappe, node, publish)
     finally:
         node.process.stop()
         sink.stop()

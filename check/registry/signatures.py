@@ -118,8 +118,10 @@ def is_accepted(peer: str, message: bytes, roots: pathlib.Path, *options: str) -
     return result.returncode == 0
 
 
+ADDRESSING = "http://www.w3.org/2005/08/addressing"
 IDENTIFIERS = [f"--id-attr:Id={namespace}:{name}" for namespace, name in (
-    (SOAP_1_1, "Body"), (SOAP_1_2, "Body"), (WSU_NAMESPACE, "Timestamp"), (WSSE, "BinarySecurityToken"))]
+    (SOAP_1_1, "Body"), (SOAP_1_2, "Body"), (WSU_NAMESPACE, "Timestamp"), (WSSE, "BinarySecurityToken"),
+    *((ADDRESSING, header) for header in ("Action", "MessageID", "RelatesTo", "ReplyTo", "To")))]
 
 
 def identifiers() -> list[str]:
@@ -130,8 +132,9 @@ def identifiers() -> list[str]:
     return options
 
 
-def template(certificate: pathlib.Path, algorithm: str, message: bytes | None = None) -> bytes:
-    """A message that xmlsec1 completes: a token, a timestamp and a Body with a list of prefixes."""
+def template(certificate: pathlib.Path, algorithm: str, message: bytes | None = None, headers: tuple[str, ...] = ()) -> bytes:
+    """A message that xmlsec1 completes: a token, a timestamp and a Body with a list of prefixes, and headers of the message
+    by their identifiers."""
     token = "".join(line for line in certificate.read_text().splitlines() if not line.startswith("---"))
     now = datetime.datetime.now(datetime.timezone.utc)
     times = [moment.strftime("%Y-%m-%dT%H:%M:%SZ") for moment in (now, now + datetime.timedelta(seconds=60))]
@@ -139,7 +142,7 @@ def template(certificate: pathlib.Path, algorithm: str, message: bytes | None = 
                  f'<ec:InclusiveNamespaces xmlns:ec="{EXCLUSIVE}" PrefixList="t soap #default"/></ds:Transform></ds:Transforms>'
                  '<ds:DigestMethod Algorithm="http://www.w3.org/2001/04/xmlenc#sha256"/><ds:DigestValue/>'
                  '</ds:Reference>')
-    references = "".join(reference.format(name) for name in ("body", "time", "token"))
+    references = "".join(reference.format(name) for name in ("body", "time", "token", *headers))
     security = (f'<wsse:Security xmlns:wsse="{WSSE}"><wsse:BinarySecurityToken wsu:Id="token" ValueType="{PROFILE}">'
                 f'{token}</wsse:BinarySecurityToken><wsu:Timestamp wsu:Id="time"><wsu:Created>{times[0]}</wsu:Created>'
                 f'<wsu:Expires>{times[1]}</wsu:Expires></wsu:Timestamp><ds:Signature xmlns:ds="{DS}"><ds:SignedInfo>'
@@ -148,7 +151,8 @@ def template(certificate: pathlib.Path, algorithm: str, message: bytes | None = 
                 f'<wsse:Reference URI="#token" ValueType="{PROFILE}"/></wsse:SecurityTokenReference></ds:KeyInfo>'
                 '</ds:Signature></wsse:Security>')
     message = (message or envelope(SOAP_1_2)).decode()
-    message = message.replace("<soap:Header/>", f"<soap:Header>{security}</soap:Header>")
+    message = message.replace("<soap:Header/>", "<soap:Header></soap:Header>")
+    message = message.replace("<soap:Header>", f"<soap:Header>{security}")
     message = message.replace("<soap:Body>", '<soap:Body wsu:Id="body">')
     return message.replace("<soap:Envelope ", f'<soap:Envelope xmlns:wsu="{WSU_NAMESPACE}" ').encode()
 

@@ -8,13 +8,18 @@ and verifies the signatures of the node's answers. Loopback only.
 """
 
 import datetime
+import http.server
+import json
 import os
 import pathlib
+import queue
 import shutil
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
+import uuid
 
 import xmlsec
 from lxml import etree
@@ -26,7 +31,8 @@ from zeep.wsse.utils import WSU, get_security_header, get_timestamp
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 from network import Process  # noqa: E402
-from signatures import SOAP_1_1, envelope, expect, identifiers, run, template  # noqa: E402
+from signatures import (  # noqa: E402
+    ADDRESSING, SOAP_1_1, SOAP_1_2, WSU_NAMESPACE, expect, identifiers, run, template)
 
 CONFIGURATION = """
 name = "ward-3"
@@ -37,17 +43,21 @@ listen = "127.0.0.1:0"
 read = "token"
 [discovery]
 enabled = false
+contact = ["127.0.0.1/32"]
 [signatures]
 inquiry = "required"
 publication = "required"
 documents = "required"
 metadata = "required"
+subscriptions = "required"
 authorities = "roots.pem"
 revocation_lists = "root.crl"
 certificate = "node.pem"
 key = "node.key"
 """
 UDDI = "urn:uddi-org:api_v2"
+EVENTING = "http://schemas.xmlsoap.org/ws/2004/08/eventing"
+SOAP_1_2_TYPE = "application/soap+xml; charset=utf-8"
 SHA256 = {"signature_method": xmlsec.Transform.RSA_SHA256, "digest_method": xmlsec.Transform.SHA256}
 
 
@@ -72,8 +82,8 @@ class Signed:
         return self.peer.verify(message)
 
 
-def post(url: str, message: bytes) -> tuple[int, bytes]:
-    request = urllib.request.Request(url, message, {"Content-Type": "text/xml; charset=utf-8", "SOAPAction": '""'})
+def post(url: str, message: bytes, kind: str = "text/xml; charset=utf-8") -> tuple[int, bytes]:
+    request = urllib.request.Request(url, message, {"Content-Type": kind, "SOAPAction": '""'})
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.read()
@@ -160,6 +170,87 @@ def with_wss4j(url: str, folder: pathlib.Path, work: pathlib.Path, jars: str) ->
     expect(kinds == ["accepted", "refused"], f"WSS4J verifies the answer, and refuses a changed one: {verified}")
 
 
+class Sink:
+    """Takes notifications as they are sent, and answers 202."""
+
+    def __init__(self):
+        self.messages = messages = queue.Queue()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:  # noqa: N802
+                messages.put(self.rfile.read(int(self.headers["Content-Length"])))
+                self.send_response(202)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_arguments) -> None:
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.address = f"http://127.0.0.1:{self.server.server_port}/events"
+
+
+HEADERS = ("Action", "MessageID", "To")
+
+
+def subscribe(source: str, sink: Sink) -> bytes:
+    """An unsigned Subscribe, whose headers have identifiers."""
+    values = (f"{EVENTING}/Subscribe", f"urn:uuid:{uuid.uuid4()}", source.replace("&", "&amp;"))
+    headers = "".join(f'<a:{name} wsu:Id="{name}">{value}</a:{name}>' for name, value in zip(HEADERS, values))
+    to = f"<a:Address>{sink.address}</a:Address>"
+    return (f'<soap:Envelope xmlns:soap="{SOAP_1_2}" xmlns:t="urn:t" xmlns:a="{ADDRESSING}" xmlns:e="{EVENTING}">'
+            f'<soap:Header>{headers}</soap:Header><soap:Body><e:Subscribe><e:EndTo>{to}</e:EndTo><e:Delivery>'
+            f'<e:NotifyTo>{to}</e:NotifyTo></e:Delivery><e:Expires>PT10M</e:Expires></e:Subscribe></soap:Body>'
+            '</soap:Envelope>').encode()
+
+
+def publish(url: str, token: str, number: int) -> None:
+    entity = json.dumps({"key": f"urn:x:{number}", "name": f"Pump {number}"}).encode()
+    fields = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
+    urllib.request.urlopen(urllib.request.Request(f"{url}/api/v1/entities", entity, fields), timeout=60).close()
+
+
+def subscriptions(url: str, token: str, folder: pathlib.Path, work: pathlib.Path, jars: str) -> None:
+    """Subscribe of xmlsec1 and WSS4J; both verify its answer and the notifications."""
+    source = f"{url}/registry/events?prefix=pump"
+    own, node = folder / "rsa.pem", folder / "p256.pem"
+    sinks = {"xmlsec1": Sink(), "WSS4J": Sink()}
+    unsigned = work / "subscribe.xml"
+    algorithm = "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256"
+    unsigned.write_bytes(template(own, algorithm, subscribe(source, sinks["xmlsec1"]), HEADERS))
+    by_xmlsec1 = run("xmlsec1", "--sign", "--privkey-pem", str(folder / "rsa.key"), *identifiers(), str(unsigned)).stdout
+    declared = f'<soap:Envelope xmlns:wsu="{WSU_NAMESPACE}" '.encode()
+    unsigned.write_bytes(subscribe(source, sinks["WSS4J"]).replace(b"<soap:Envelope ", declared))
+    wss4j = ("java", "-cp", f"{jars}/*:{work}", "Wss4jPeer")
+    made = run(*wss4j, "sign", str(work / "rsa.p12"), "rsa", str(unsigned))
+    expect(made.returncode == 0, f"WSS4J signs Subscribe: {made.stderr.decode()[:200]}")
+    by_wss4j = (work / "subscribe.xml.signed").read_bytes()
+    status, _ = post(source, by_xmlsec1.replace(b"PT10M", b"PT20M"), SOAP_1_2_TYPE)
+    expect(status == 400, "the node refuses a Subscribe of xmlsec1 that was changed")
+    answers = {}
+    for peer, message in (("xmlsec1", by_xmlsec1), ("WSS4J", by_wss4j)):
+        status, answers[peer] = post(source, message, SOAP_1_2_TYPE)
+        expect(status == 200 and b"SubscribeResponse" in answers[peer], f"the node takes a Subscribe that {peer} signed: "
+               f"{status} {answers[peer][:300] if status != 200 else ''}")
+    publish(url, token, 1)
+    events = {peer: sink.messages.get(timeout=60) for peer, sink in sinks.items()}
+    expect(all(b"urn:x:1" in event for event in events.values()), "... and both receive a notification")
+    for what, message in (("the answer", answers["xmlsec1"]), ("the notification", events["xmlsec1"])):
+        expect(verify_with_xmlsec1(message, node, work), f"xmlsec1 verifies {what}")
+    changed = events["xmlsec1"].replace(b"Pump 1", b"Pump 2")
+    expect(changed != events["xmlsec1"] and not verify_with_xmlsec1(changed, node, work), "... and refuses another one")
+    files = [work / f"event-{index}.xml" for index in range(3)]
+    for file, message in zip(files, (answers["WSS4J"], events["WSS4J"], events["WSS4J"].replace(b"Pump 1", b"Pump 2"))):
+        file.write_bytes(message)
+    verified = run(*wss4j, "verify", str(work / "trusted.p12"), "-", *map(str, files)).stdout.decode().splitlines()
+    kinds = [line.split(":")[0] for line in verified]
+    expect(kinds == ["accepted", "accepted", "refused"],
+           f"WSS4J verifies the answer and the notification, and refuses another one: {verified}")
+
+
 def with_library(signed_uddi: str, url: str, folder: pathlib.Path) -> None:
     body = f'<find_business generic="2.0" xmlns="{UDDI}"><name>Signed</name></find_business>'.encode()
     ask = (signed_uddi, f"{url}/uddi/inquiry", str(folder / "rsa.pem"), str(folder / "rsa.key"), str(folder / "roots.pem"))
@@ -198,6 +289,7 @@ def main(chappe: str, signed_uddi: str, certificates: pathlib.Path, work: pathli
         with_xmlsec1(url, folder, work)
         with_wss4j(url, folder, work, jars)
         with_library(signed_uddi, url, folder)
+        subscriptions(url, token, folder, work, jars)
     finally:
         node.stop()
 

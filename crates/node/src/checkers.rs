@@ -1,8 +1,8 @@
 //! Asks services of others which values references may have (validate_values of UDDI).
 //!
 //! The operator names a service in the file of its value set, and the address policy has to allow its address: the
-//! networks in `discovery.contact` and `exchange.contact`. A service that does not answer in time makes the values
-//! unvalidatable, which is counted.
+//! networks in `discovery.contact` and `exchange.contact`. A service that does not answer in time fails the
+//! request, which is counted.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -84,7 +84,7 @@ impl Checkers {
     /// Asks about all references to value sets that a service checks.
     ///
     /// # Errors
-    /// What a service says; `E_unvalidatable` if one does not answer; `E_busy`.
+    /// What a service says; `E_requestTimeout` if one does not answer; `E_busy`.
     pub(crate) async fn check(&self, drops: &Drops, values: &Values) -> Result<(), Error> {
         let referred = values.referred();
         let asked = referred
@@ -102,7 +102,7 @@ impl Checkers {
                 Ok(document) => document,
                 Err(reason) => {
                     let detail = format!("the checker of tModelKey {key} is away: {reason}");
-                    let error = Error::new(ErrorCode::Unvalidatable, detail);
+                    let error = Error::new(ErrorCode::RequestTimeout, detail);
                     self.count(drops, contact, &error);
                     return Err(error);
                 }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_service_that_does_not_answer_makes_values_unvalidatable() {
+    async fn a_service_that_does_not_answer_fails_the_request() {
         let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", silent.local_addr().unwrap());
         let mut checkers = checkers(&url, &["127.0.0.0/8"]).unwrap();
@@ -199,7 +199,7 @@ mod tests {
         };
         let drops = Drops::default();
         let error = checkers.check(&drops, &values).await.unwrap_err();
-        assert_eq!(error.code, ErrorCode::Unvalidatable);
+        assert_eq!(error.code, ErrorCode::RequestTimeout);
         assert!(error.detail.contains("within 50 ms"), "{}", error.detail);
         // No more wait than there are places.
         let _all = checkers

@@ -1,7 +1,7 @@
 //! Goal: defects found by fuzzing stay fixed, and the fuzz target's checks hold on its seeds.
 //!
-//! Method: passes every file of `fuzz/corpus/uddi`, `uddi_wsdl`, `metadata`, `thing` and `sparql` to the function of
-//! its fuzz target.
+//! Method: passes every file of `fuzz/corpus/uddi`, `uddi_wsdl`, `metadata`, `thing`, `sparql` and `registry_record` to
+//! the function of its fuzz target.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
 mod bounds;
@@ -9,6 +9,8 @@ mod bounds;
 mod corpus;
 #[path = "../../../fuzz/checks/metadata.rs"]
 mod metadata;
+#[path = "../../../fuzz/checks/registry_record.rs"]
+mod registry_record;
 #[path = "../../../fuzz/checks/sparql.rs"]
 mod sparql;
 #[path = "../../../fuzz/checks/thing.rs"]
@@ -36,6 +38,11 @@ fn metadata_corpus_passes() {
 #[test]
 fn uddi_wsdl_corpus_passes() {
     corpus::replay("uddi_wsdl", 11, uddi_wsdl::check);
+}
+
+#[test]
+fn registry_record_corpus_passes() {
+    corpus::replay("registry_record", 4, registry_record::check);
 }
 
 #[test]

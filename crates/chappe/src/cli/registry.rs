@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use chappe_terminal::duration;
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 
 use super::{Format, NodeAddress};
 
@@ -49,7 +49,7 @@ pub(crate) enum RegistryVerb {
     Query(RegistryQuery),
     /// Follow changes of an entity, of a search, or of the answer of a SPARQL query.
     #[command(
-        after_help = "Examples:\n  chappe registry subscribe                                     all changes\n  chappe registry subscribe --kind device --present             what is there, then what changes\n  chappe registry subscribe --key http://example.com/pump-7 --json\n  chappe registry subscribe --query 'SELECT ?s WHERE { ?s <http://example.com/flow> ?f }'\n  chappe registry subscribe --kind device --mail ops@example.org --lease 30d\n\nReconnects when the node is away and misses nothing: `resync` says that the whole state follows anew.\nWith --json a line has an id, unless it is part of the present state; --after resumes there.\nWith --mail the node sends the changes by e-mail until the lease ends, and the command prints the id."
+        after_help = "Examples:\n  chappe registry subscribe                                     all changes\n  chappe registry subscribe --kind device --present             what is there, then what changes\n  chappe registry subscribe --key http://example.com/pump-7 --json\n  chappe registry subscribe --query 'SELECT ?s WHERE { ?s <http://example.com/flow> ?f }'\n  chappe registry subscribe --kind device --mail ops@example.org --lease 30d\n  chappe registry subscribe --kind device --eventing --json   the node posts its events here\n\nReconnects and misses nothing: after `resync` the whole state follows.\nWith --json a line has an id, unless it is part of the present state; --after resumes there.\nWith --mail changes are sent until the lease ends, and the command prints the id.\nWith --eventing they come by WS-Eventing to a port of this host, which the node has to reach."
     )]
     Subscribe(RegistrySubscribe),
     /// End a subscription by e-mail.
@@ -231,6 +231,7 @@ pub(crate) struct RegistryQuery {
 
 /// Flags of `registry subscribe`.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("pushed").args(["mail", "eventing"]))]
 pub(crate) struct RegistrySubscribe {
     /// Prefix of the name, in any case.
     pub name: Option<String>,
@@ -265,10 +266,17 @@ pub(crate) struct RegistrySubscribe {
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
     /// Have the node send changes to this address instead.
-    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["present", "after", "count"])]
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["present", "after", "count", "inferred"])]
     pub mail: Option<String>,
-    /// End the subscription by e-mail after this time. Default: a week.
-    #[arg(long, value_parser = duration, value_name = "DURATION", requires = "mail")]
+    /// Have the node post changes to this host by WS-Eventing.
+    ///
+    /// An interrupt ends the subscription.
+    #[arg(long, conflicts_with_all = ["present", "after", "mail", "inferred"])]
+    pub eventing: bool,
+    /// The lease of --mail (a week) or --eventing (10m, renewed).
+    ///
+    /// A subscription by e-mail ends with it. One by WS-Eventing renews it, and ends so long after the command was killed.
+    #[arg(long, value_parser = duration, value_name = "DURATION", requires = "pushed")]
     pub lease: Option<Duration>,
     /// Which node.
     #[command(flatten)]

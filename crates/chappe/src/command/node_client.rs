@@ -2,8 +2,10 @@
 
 mod transfer;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use chappe_dpws::exchange::SOAP_CONTENT_TYPE;
 use chappe_transport::tls;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -65,17 +67,29 @@ impl NodeClient {
         })
     }
 
-    async fn connect(&self) -> Result<tls::Stream, Failure> {
+    /// The address of the node, without a path.
+    pub(crate) fn url(&self) -> String {
+        format!("{}://{}", self.scheme, self.authority)
+    }
+
+    /// The addresses of a connection to the node: this side's and the node's.
+    pub(crate) async fn addresses(&self) -> Result<(SocketAddr, SocketAddr), Failure> {
+        let stream = self.dial().await?;
+        Ok((stream.local_addr()?, stream.peer_addr()?))
+    }
+
+    async fn dial(&self) -> Result<TcpStream, Failure> {
         let connecting = TcpStream::connect(&self.authority);
         let connected = tokio::time::timeout(CONNECT_DEADLINE, connecting).await;
         let connected = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
-        let stream = connected.map_err(|error| {
-            let (scheme, authority) = (self.scheme, &self.authority);
-            Failure::new(format!(
-                "no node answers at {scheme}://{authority}: {error}"
-            ))
-            .hint("start one: chappe serve; or name another with --node")
-        })?;
+        connected.map_err(|error| {
+            Failure::new(format!("no node answers at {}: {error}", self.url()))
+                .hint("start one: chappe serve; or name another with --node")
+        })
+    }
+
+    async fn connect(&self) -> Result<tls::Stream, Failure> {
+        let stream = self.dial().await?;
         let Some(tls) = &self.tls else {
             return Ok(tls::Stream::Plain(stream));
         };
@@ -94,6 +108,22 @@ impl NodeClient {
         accept: &str,
         body: Option<Value>,
     ) -> Result<Response<Incoming>, Failure> {
+        let body = body.map(|body| ("application/json", Bytes::from(body.to_string())));
+        let response = self.exchange(method, path, accept, body).await?;
+        match response.status().is_success() {
+            true => Ok(response),
+            false => Err(failure(&Reply::of(response).await?)),
+        }
+    }
+
+    /// Sends a request, with a body and its media type; the response has any status.
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        accept: &str,
+        body: Option<(&str, Bytes)>,
+    ) -> Result<Response<Incoming>, Failure> {
         let stream = self.connect().await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
@@ -106,27 +136,23 @@ impl NodeClient {
             request = request.header("authorization", format!("Bearer {token}"));
         }
         let bytes = match body {
-            Some(body) => {
-                request = request.header("content-type", "application/json");
-                Bytes::from(body.to_string())
+            Some((kind, bytes)) => {
+                request = request.header("content-type", kind);
+                bytes
             }
             None => Bytes::new(),
         };
         let response = sender.send_request(request.body(Full::new(bytes))?).await;
         // A ZeroMQ port sends first: hyper reports a cancellation or a parse error.
         let foreign = |error: &hyper::Error| error.is_parse() || error.is_canceled();
-        let response = response.map_err(|error| match foreign(&error) {
+        response.map_err(|error| match foreign(&error) {
             true => Failure::new(format!(
                 "{} does not answer in HTTP: {error}",
                 self.authority
             ))
             .hint("name the node's http.listen with --node, not a port of ZeroMQ"),
             false => error.into(),
-        })?;
-        if response.status().is_success() {
-            return Ok(response);
-        }
-        Err(failure(&Reply::of(response).await?))
+        })
     }
 
     /// Opens a connection for several requests.
@@ -169,6 +195,20 @@ impl NodeClient {
             .send(Method::POST, path, "application/json", Some(body))
             .await?;
         Ok(serde_json::from_slice(&read(response).await?)?)
+    }
+
+    /// Posts a message of SOAP 1.2 and gets one, which may be a fault.
+    pub(crate) async fn post_soap(&self, path: &str, message: String) -> Result<Bytes, Failure> {
+        let body = Some((SOAP_CONTENT_TYPE, Bytes::from(message)));
+        let response = self
+            .exchange(Method::POST, path, SOAP_CONTENT_TYPE, body)
+            .await?;
+        let kind = response.headers().get("content-type");
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        match kind.starts_with("application/soap+xml") {
+            true => read(response).await,
+            false => Err(failure(&Reply::of(response).await?)),
+        }
     }
 
     /// Puts a JSON document and gets one.

@@ -1,6 +1,7 @@
 //! `chappe registry`: finds, shows, publishes, removes and follows what a node's registry holds.
 
 mod entity;
+mod eventing;
 mod pieces;
 
 use std::io::Read;
@@ -10,7 +11,7 @@ use chappe_registry::Format;
 use serde_json::{Value, json};
 
 use super::network;
-use super::node_client::{Events, NodeClient, ServerEvent};
+use super::node_client::{Events, NodeClient};
 use super::query::{self, percent};
 use crate::cli::{
     Query, RegistryExport, RegistryFind, RegistryImport, RegistryPublish, RegistryQuery,
@@ -32,6 +33,12 @@ const RECONNECT: Duration = Duration::from_secs(1);
 pub(crate) fn run(verb: RegistryVerb, json: bool) -> Outcome {
     if let RegistryVerb::Query(flags) = verb {
         return query::run(sparql(flags), json);
+    }
+    if let RegistryVerb::Subscribe(flags) = &verb
+        && flags.eventing
+    {
+        // An interrupt ends the subscription before the command.
+        return network::block_on(eventing::subscribe(flags, json));
     }
     network::block_on(async move {
         tokio::select! {
@@ -258,13 +265,9 @@ async fn unsubscribe(flags: RegistryUnsubscribe, json: bool) -> Outcome {
     Ok(())
 }
 
-async fn subscribe(flags: RegistrySubscribe, json: bool) -> Outcome {
-    if let Some(mail) = &flags.mail {
-        return subscribe_by_mail(&flags, mail, json).await;
-    }
-    let node = NodeClient::new(&flags.node)?;
-    let inferred = if flags.inferred { "&inferred=true" } else { "" };
-    let subject = parameters(&[
+/// What a subscription is about, as parameters of a path.
+fn subject(flags: &RegistrySubscribe) -> String {
+    parameters(&[
         ("key", &flags.key),
         ("query", &flags.query),
         ("prefix", &flags.name),
@@ -272,7 +275,21 @@ async fn subscribe(flags: RegistrySubscribe, json: bool) -> Outcome {
         ("type", &flags.entity_type),
         ("scope", &flags.scope),
         ("owner", &flags.owner),
-    ]) + inferred;
+    ])
+}
+
+/// Whether an event is a change, of those that `--count` counts.
+fn is_change(event: &str) -> bool {
+    matches!(event, "added" | "changed" | "removed" | "answer")
+}
+
+async fn subscribe(flags: RegistrySubscribe, json: bool) -> Outcome {
+    if let Some(mail) = &flags.mail {
+        return subscribe_by_mail(&flags, mail, json).await;
+    }
+    let node = NodeClient::new(&flags.node)?;
+    let inferred = if flags.inferred { "&inferred=true" } else { "" };
+    let subject = subject(&flags) + inferred;
     let mut left = flags.count.unwrap_or(u64::MAX);
     let mut after = flags.after;
     // The first connection tells what is wrong with the flags; later ones are tried again.
@@ -281,14 +298,11 @@ async fn subscribe(flags: RegistrySubscribe, json: bool) -> Outcome {
         match events.next().await {
             Ok(Some(event)) => {
                 let data: Value = serde_json::from_str(&event.data)?;
-                show_event(&event, &data, events.last_id(), json);
+                show_event(&event.name, &data, events.last_id(), json);
                 if event.name == "end" {
                     return Err(Failure::new("the subscription has ended"));
                 }
-                if matches!(
-                    event.name.as_str(),
-                    "added" | "changed" | "removed" | "answer"
-                ) {
+                if is_change(&event.name) {
                     left -= 1;
                     if left == 0 {
                         return Ok(());
@@ -322,17 +336,17 @@ async fn connect(
     node.events(&path).await
 }
 
-fn show_event(event: &ServerEvent, data: &Value, id: Option<&str>, json: bool) {
+fn show_event(name: &str, data: &Value, id: Option<&str>, json: bool) {
     if json {
         let mut data = data.clone();
-        data["event"] = event.name.clone().into();
+        data["event"] = name.into();
         data["id"] = id.into();
         output::json(&data);
         return;
     }
-    match event.name.as_str() {
+    match name {
         "synced" => output::note("the present state is complete"),
-        "resync" | "end" => output::note(format_args!("{}: {}", event.name, text(&data["reason"]))),
+        "resync" | "end" => output::note(format_args!("{name}: {}", text(&data["reason"]))),
         change if data["row"].is_object() => {
             let row = data["row"].as_object().into_iter().flatten();
             let row = row.map(|(name, term)| format!("{name}={}", text(&term["value"])));

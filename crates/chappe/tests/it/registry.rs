@@ -78,6 +78,8 @@ impl Bench {
         };
         config.http.listen = "127.0.0.1:0".parse().expect("an address");
         config.discovery.enabled = false;
+        // Subscribers by WS-Eventing are on the loopback.
+        config.discovery.contact = vec!["127.0.0.1/32".into()];
         config.log.min_free_bytes = 0;
         let node = Node::start(config).await.expect("it starts");
         let token = node.new_token().expect("a new token").to_owned();
@@ -472,5 +474,85 @@ fn subclasses_are_found_and_followed_when_asked_for() {
                 .any(|line| line.to_string().contains("http://e/pump")),
             "{lines:?}"
         );
+    });
+}
+
+/// A lease of a second is renewed before it ends, so that no change is lost; an interrupt ends the subscription.
+#[test]
+fn changes_come_by_ws_eventing_until_an_interrupt() {
+    on_bench(async |bench, folder| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chappe"));
+        command.args(["registry", "subscribe", "pump", "--eventing", "--json"]);
+        command.args(["--lease", "1s", "--node", &bench.node.url()]);
+        command.env("CHAPPE_TOKEN", &bench.token);
+        let mut running = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        let output = running.stdout.take().expect("its output");
+        let (sender, mut lines) = tokio::sync::mpsc::unbounded_channel();
+        let reading = tokio::task::spawn_blocking(move || {
+            for line in BufReader::new(output).lines() {
+                let line = serde_json::from_str::<Json>(&line.expect("text")).expect("JSON");
+                let _ = sender.send(line);
+            }
+        });
+        // The first that it hears of was published after its subscription was granted.
+        let (mut number, mut heard) = (0, 0);
+        let mut next = async || {
+            for _ in 0..300 {
+                number += 1;
+                let (key, name) = (format!("urn:x:{number}"), format!("Pump {number}"));
+                bench.text(&["publish", &key, &name]).await;
+                let waiting = std::time::Duration::from_millis(100);
+                if let Ok(Some(line)) = tokio::time::timeout(waiting, lines.recv()).await {
+                    assert_eq!(line["event"], "added", "{line}");
+                    assert_eq!(line["change"], "added");
+                    assert!(line["position"].is_u64(), "{line}");
+                    let key = line["key"].as_str().expect("a key").to_owned();
+                    return key["urn:x:".len()..].parse::<u32>().expect("a number");
+                }
+            }
+            panic!("no event");
+        };
+        let begin = std::time::Instant::now();
+        // Longer than three leases, and without a gap.
+        while begin.elapsed() < std::time::Duration::from_secs(4) || heard == 0 {
+            let now = next().await;
+            assert!(heard == 0 || now == heard + 1, "{now} after {heard}");
+            heard = now;
+        }
+        let pid = running.id().to_string();
+        let killed = Command::new("kill").args(["-INT", &pid]).status();
+        assert!(killed.expect("kill runs").success());
+        let ended = tokio::task::spawn_blocking(move || running.wait());
+        let status = ended.await.expect("it is awaited").expect("it ends");
+        assert!(status.success(), "{status}");
+        reading.await.expect("it is read");
+        // The node stores within a second that there is no subscription.
+        let file = folder.join("data/registry-event-subscriptions.json");
+        for _ in 0..200 {
+            let stored = std::fs::read_to_string(&file).expect("the subscriptions");
+            if !stored.contains("Subscribe") {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        panic!("the subscription is still there");
+    });
+}
+
+#[test]
+fn a_subscription_by_ws_eventing_is_refused_with_a_reason() {
+    on_bench(async |bench, _| {
+        let (code, told) = bench
+            .refused(&["subscribe", "--eventing", "--query", "SELECT"])
+            .await;
+        assert_eq!(code, 2, "{told}");
+        assert!(told.contains("query"), "{told}");
+        for more in [["--eventing", "--present"], ["--eventing", "--inferred"]] {
+            let (code, told) = bench.refused(&[&["subscribe"], &more[..]].concat()).await;
+            assert_eq!(code, 2, "{told}");
+            assert!(told.contains(more[1]), "{told}");
+        }
+        let (code, told) = bench.refused(&["subscribe", "--lease", "1m"]).await;
+        assert_eq!(code, 2, "{told}");
     });
 }

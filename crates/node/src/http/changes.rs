@@ -91,6 +91,26 @@ impl ChangesParams {
             .hint("follow each over a connection of its own")),
         }
     }
+
+    /// What the events of WS-Eventing are about.
+    ///
+    /// # Errors
+    /// As [`Self::about`], or a parameter is for server-sent events only.
+    pub(super) fn about_of_events(self) -> Result<About, Problem> {
+        let others = [
+            ("inferred", self.inferred),
+            ("present", self.present),
+            ("after", self.after.is_some()),
+        ];
+        match others.iter().find(|(_, is_given)| *is_given) {
+            Some((name, _)) => Err(Problem::bad_request(format!(
+                "{name}: it is for server-sent events; events of WS-Eventing begin with the subscription, and follow no \
+                 subclasses"
+            ))
+            .hint("follow GET /api/v1/registry/changes, or leave it out")),
+            None => self.about(),
+        }
+    }
 }
 
 /// Changes of the registry as server-sent events.

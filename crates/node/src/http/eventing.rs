@@ -40,7 +40,7 @@ pub(super) async fn subscribe(
     Params(params): Params<ChangesParams>,
     body: Body,
 ) -> Result<Response, Problem> {
-    let about = params.about()?;
+    let about = params.about_of_events()?;
     let (request, signer) = match request(&app, peer, &headers, &uri, body).await? {
         Ok(read) => read,
         Err(fault) => return signed(&app, Reply::message(*fault)).await,

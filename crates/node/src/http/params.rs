@@ -127,8 +127,12 @@ pub(super) async fn refuse_compressed(request: Request, next: Next) -> Response 
 
 /// Reads a body as JSON.
 pub(super) async fn json<T: DeserializeOwned>(app: &App, content: Body) -> Result<T, Problem> {
-    let bytes = body(app, content).await?;
-    let text = bytes.strip_prefix(MARK).unwrap_or(&bytes);
+    json_of(&body(app, content).await?)
+}
+
+/// The JSON of a body.
+pub(super) fn json_of<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let text = bytes.strip_prefix(MARK).unwrap_or(bytes);
     serde_json::from_slice(text)
         .map_err(|error| Problem::bad_request(format!("the body is invalid: {error}")))
 }

@@ -403,18 +403,24 @@ fn change(app: &App, bytes: &[u8], sender: &Sender) -> Outcome {
             change: None,
         };
     }
+    let discarded = || Outcome {
+        answer: Ok(text(&Answer::Success)),
+        publication: None,
+        change: None,
+    };
+    let is_discard = matches!(request, Request::DiscardAuthToken);
     let caller = match publisher(app, token.as_deref(), &sender.caller) {
         Ok(caller) => caller,
+        // One that has expired is gone already.
+        Err(error) if is_discard && error.code == ErrorCode::AuthTokenExpired => {
+            return discarded();
+        }
         Err(error) => return Outcome::refused(error),
     };
     let token = token.and_then(|token| token.parse::<Token>().ok());
-    if let (Request::DiscardAuthToken, Some(token)) = (&request, &token) {
-        app.accounts.dismiss_publisher(token);
-        return Outcome {
-            answer: Ok(text(&Answer::Success)),
-            publication: None,
-            change: None,
-        };
+    if let Some(token) = token.filter(|_| is_discard) {
+        app.accounts.dismiss_publisher(&token);
+        return discarded();
     }
     let record = |subject: String| Change {
         account: caller.name().to_owned(),
@@ -585,7 +591,11 @@ pub(crate) fn taxonomies(
 
 #[cfg(test)]
 mod tests {
+    use chappe_registry::{Entity, EntityKind, JournalError, MemoryJournal, Registry};
+    use chappe_stream::Value;
+
     use super::*;
+    use crate::catalogue::AUDIT;
 
     #[test]
     fn a_node_with_too_many_requests_is_busy() {
@@ -600,5 +610,45 @@ mod tests {
             let body = String::from_utf8(body.unwrap().into()).unwrap();
             assert!(body.contains("E_busy"), "{body}");
         });
+    }
+
+    /// Change and record are synced at once, in two logs; if only the change fails, a second record says so.
+    #[test]
+    fn a_change_that_its_log_refuses_is_recorded_as_failed() {
+        crate::node::tests::on_node(
+            |_| {},
+            async |app| {
+                let (journal, mut attempts) = (MemoryJournal::new(), Attempts::default());
+                let mut statuses = Vec::new();
+                for failure in [Some(JournalError::Failed("no disk".to_owned())), None] {
+                    journal.fail(failure);
+                    let registry = Registry::open(journal.clone()).unwrap();
+                    let entity = Entity::new("urn:x:1", EntityKind::Other, "one");
+                    let publication = registry.publish(entity).unwrap();
+                    let change = Change {
+                        account: "ada".to_owned(),
+                        address: None,
+                        operation: "uddi_publish",
+                        method: "POST".to_owned(),
+                        path: PUBLISH.to_owned(),
+                        subject: None,
+                        status: 0,
+                    };
+                    let answer = soap(StatusCode::OK, String::new());
+                    let mut outcome =
+                        Outcome::answered(app, answer, Some(publication), (change, None));
+                    assert!(outcome.is_settled(app, &mut attempts).await);
+                    let response = outcome.complete(app).await;
+                    let elements = app.catalogue.get(AUDIT).unwrap().log.newest(10).unwrap();
+                    statuses.push((response.status(), elements.len()));
+                }
+                let (failed, made) = (StatusCode::INTERNAL_SERVER_ERROR, StatusCode::OK);
+                assert_eq!(statuses, [(failed, 2), (made, 3)]);
+                let elements = app.catalogue.get(AUDIT).unwrap().log.newest(10).unwrap();
+                let last = elements.iter().filter_map(|element| element.values.last());
+                let last: Vec<Value> = last.cloned().collect();
+                assert_eq!(last, [200, 500, 200].map(Value::Integer));
+            },
+        );
     }
 }

@@ -361,6 +361,14 @@ fn a_program_subscribes_by_ws_eventing() {
         assert!(end.contains("DeliveryFailure"), "{end}");
         let wrong = get(&operated.node, source).await;
         assert_eq!(wrong.status, 405);
+        // What only server-sent events can do is refused, and not left out silently.
+        for parameter in ["inferred=true", "present=true", "after=1-2"] {
+            let path = format!("{source}&{parameter}");
+            let refused = soap(&operated, &path, "Subscribe", &subscribe(&sink, &sink)).await;
+            assert_eq!(refused.status, 400, "{}", refused.body);
+            let name = parameter.split('=').next().unwrap();
+            assert!(refused.body.contains(name), "{}", refused.body);
+        }
         operated.node.shutdown().await.unwrap();
     });
 }

@@ -103,6 +103,17 @@ fn a_thing_is_registered_changed_and_removed() {
         assert_eq!((patched.status, patched.body.as_str()), (204, ""));
         assert_eq!(get(&world.node, &path).await.json()["title"], "Hall lamp");
 
+        // An integer that would become another number is refused.
+        let long = r#"{"x": 18446744073709551616}"#;
+        let token = world.token.clone();
+        let refused = ask(&world, &token, "PATCH", &path, PATCH, long).await;
+        assert_eq!(refused.status, 400, "{}", refused.body);
+        assert!(
+            refused.body.contains("18446744073709551616"),
+            "{}",
+            refused.body
+        );
+
         let put = named("urn:example:lamp", "Lamp");
         assert_eq!(world.put_thing(&put).await, 201);
         assert_eq!(world.put_thing(&put).await, 204);

@@ -216,6 +216,9 @@ fn credentials_and_tokens_are_checked() {
         }
         let answer = world.publish(&first, "get_registeredInfo", "").await;
         assert_eq!(code(&answer), "E_authTokenExpired");
+        // It may still be discarded.
+        let answer = world.publish(&first, "discard_authToken", "").await;
+        assert_eq!(attribute(&answer.body, "errCode"), "E_success");
         assert_eq!(
             world.publish(&last, "get_registeredInfo", "").await.status,
             200

@@ -227,11 +227,11 @@ fn services_of_others_check_values() {
             .await;
         assert_eq!(code(&stranger), "E_authTokenRequired");
         assert_eq!(checker.asked.lock().unwrap().len(), 0);
-        // Away, it makes values unvalidatable, which is recorded.
+        // Away, it fails the request, which is recorded.
         serving.abort();
         let _ = serving.await;
         let answer = save(&business("red")).await;
-        assert_eq!(code(&answer), "E_unvalidatable");
+        assert_eq!(code(&answer), "E_requestTimeout");
         assert!(answer.body.contains("is away"), "{}", answer.body);
         let found = world.ask("find_business", "", "<name>ward</name>").await;
         assert_eq!(

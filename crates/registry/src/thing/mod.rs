@@ -12,6 +12,7 @@
 //! [`Fault`] and docs/things.md for what is checked. Thing Models are refused.
 
 mod fault;
+mod integers;
 mod names;
 mod patch;
 mod registration;
@@ -24,6 +25,7 @@ use oxrdf::{BlankNode, Literal, NamedNode, NamedOrBlankNode, Term, Triple};
 use serde_json::{Value, json};
 
 pub use fault::Fault;
+pub use integers::long_integer;
 pub use patch::{difference, merge};
 pub use registration::{MAX_TTL_S, Registration};
 pub use validation::MAX_DEPTH;

@@ -287,16 +287,17 @@ pub(crate) fn delete(
     draft: &mut Draft<'_>,
     assertions: &[PublisherAssertion],
 ) -> Result<(), Error> {
-    let made = made_by(&draft.graph, &draft.stamp.owner);
+    let mut made = made_by(&draft.graph, &draft.stamp.owner);
     for assertion in assertions {
-        let Some((key, _)) = made.iter().find(|(_, known)| known == assertion) else {
+        // One that occurs twice is not found the second time.
+        let Some(at) = made.iter().position(|(_, known)| known == assertion) else {
             let detail = format!(
                 "no such assertion from {} to {} was made by this publisher",
                 assertion.from_key, assertion.to_key
             );
             return Err(Error::new(ErrorCode::AssertionNotFound, detail));
         };
-        draft.remove_assertion(key.clone());
+        draft.remove_assertion(made.swap_remove(at).0);
     }
     Ok(())
 }
@@ -333,9 +334,14 @@ pub(crate) fn is_complete(graph: &Graph<'_>, assertion: &PublisherAssertion) -> 
     found.is_some_and(|one| one.status() == Some(CompletionStatus::Complete))
 }
 
-/// Whether a relationship is of the kind asked for: all three parts are equal.
+/// Whether a relationship is of the kind asked for: all three parts are equal; a name that is left out is empty.
 fn is_of_kind(reference: &KeyedReference, asked: Option<&KeyedReference>) -> bool {
-    asked.is_none_or(|asked| reference == asked)
+    let name = |of: &KeyedReference| of.key_name.clone().unwrap_or_default();
+    asked.is_none_or(|asked| {
+        reference.tmodel_key == asked.tmodel_key
+            && reference.key_value == asked.key_value
+            && name(reference) == name(asked)
+    })
 }
 
 /// find_relatedBusinesses.
@@ -343,10 +349,13 @@ pub(crate) fn related(
     graph: &Graph<'_>,
     ask: &FindRelatedBusinesses,
 ) -> Result<List<RelatedBusiness>, Error> {
-    ask.qualifiers.refuse_business_only()?;
     let key = ask.business_key;
     let focus = graph.find(key, UddiClass::Business);
     let focus = focus.ok_or_else(|| Error::unknown_key(KeyType::Business, key))?;
+    let tmodel = ask.reference.as_ref().and_then(|asked| asked.tmodel_key);
+    if let Some(tmodel) = tmodel.filter(|key| graph.find(*key, UddiClass::TModel).is_none()) {
+        return Err(Error::unknown_key(KeyType::TModel, tmodel));
+    }
     let mut by_relative: BTreeMap<BusinessKey, [Vec<KeyedReference>; 2]> = BTreeMap::new();
     for asserted in about(graph, focus) {
         if asserted.status() != Some(CompletionStatus::Complete) {

@@ -15,10 +15,10 @@ use oxrdf::NamedNodeRef;
 use super::encode::{Projection, Stamp};
 use super::error::{Error, ErrorCode, KeyType};
 use super::graph::{Graph, Member};
-use super::key::{BindingKey, BusinessKey, Key, ServiceKey, TModelKey, TYPES};
-use super::taxonomy::{BagOf, Taxonomies};
+use super::key::{BindingKey, BusinessKey, Key, ServiceKey, TModelKey};
+use super::taxonomy::Taxonomies;
 use super::value::{
-    BindingTemplate, BusinessEntity, BusinessService, KeyedReference, PublisherAssertion, TModel,
+    BindingTemplate, BusinessEntity, BusinessService, Endpoint, PublisherAssertion, TModel,
 };
 use super::{decode, encode};
 use crate::access::Access;
@@ -29,9 +29,6 @@ use crate::rights::{OwnedRule, Right};
 use crate::state::State;
 use crate::uddi_keys::UddiClass;
 use crate::vocabulary::uddi;
-
-/// The category of tModels whose values cannot be checked now.
-const UNVALIDATABLE: &str = "unvalidatable";
 
 /// An entity that the request publishes.
 struct Change {
@@ -46,12 +43,12 @@ pub(crate) struct Draft<'a> {
     pub(crate) graph: Graph<'a>,
     /// What there is.
     all: Graph<'a>,
-    principal: &'a Principal,
+    pub(super) principal: &'a Principal,
     pub(crate) stamp: Stamp,
     /// The value sets that are checked.
-    taxonomies: Option<&'a Taxonomies>,
+    pub(super) taxonomies: Option<&'a Taxonomies>,
     /// Whether values have the keys that they had elsewhere, and may name what is yet to come.
-    is_restoring: bool,
+    pub(super) is_restoring: bool,
     /// By key; `None`: removed.
     changes: BTreeMap<String, Option<Change>>,
     /// The changed children of each parent.
@@ -434,22 +431,20 @@ impl<'a> Draft<'a> {
         self.is_restoring || self.get(key).as_ref().and_then(decode::binding).is_some()
     }
 
-    /// A tModel that exists, and that this publisher has not hidden.
+    /// Whether a binding refers to another one for its address; in an import that is not checked.
+    pub(crate) fn is_redirected(&self, key: BindingKey) -> bool {
+        let binding = self.binding(key).filter(|_| !self.is_restoring);
+        binding.is_some_and(|it| matches!(it.endpoint, Endpoint::HostingRedirector(_)))
+    }
+
+    /// A tModel that exists. A hidden one may still be referred to.
     pub(crate) fn check_tmodel(&self, key: TModelKey) -> Result<TModel, Error> {
         let entity = self.get(key);
         let found = entity.as_ref().and_then(decode::tmodel);
-        let (Some(entity), Some((tmodel, is_hidden))) = (entity, found) else {
-            return Err(Error::unknown_key(KeyType::TModel, key));
-        };
-        if is_hidden && entity.owner == self.stamp.owner {
-            let detail = format!("tModelKey {key} was deleted by this publisher");
-            return Err(Error::of_key(
-                ErrorCode::KeyRetired,
-                KeyType::TModel,
-                detail,
-            ));
+        match found {
+            Some((tmodel, _)) => Ok(tmodel),
+            None => Err(Error::unknown_key(KeyType::TModel, key)),
         }
-        Ok(tmodel)
     }
 
     /// Checks that a reference names such a tModel.
@@ -458,24 +453,6 @@ impl<'a> Draft<'a> {
             true => Ok(()),
             false => self.check_tmodel(key).map(|_| ()),
         }
-    }
-
-    /// Checks the tModels and the values of a bag.
-    pub(crate) fn check_bag(&self, bag: &[KeyedReference], kind: BagOf) -> Result<(), Error> {
-        if self.is_restoring {
-            return Ok(());
-        }
-        for key in bag.iter().filter_map(|reference| reference.tmodel_key) {
-            let tmodel = self.check_tmodel(key)?;
-            let mut kinds = tmodel.category_bag.iter();
-            if kinds.any(|kind| kind.tmodel_key == Some(TYPES) && kind.key_value == UNVALIDATABLE) {
-                let detail = format!("tModelKey {key} is categorized as {UNVALIDATABLE}");
-                let code = ErrorCode::Unvalidatable;
-                return Err(Error::of_key(code, KeyType::TModel, detail));
-            }
-        }
-        let taxonomies = self.taxonomies;
-        taxonomies.map_or(Ok(()), |taxonomies| taxonomies.check(bag, kind))
     }
 
     pub(crate) fn put_business(

@@ -6,7 +6,7 @@
 use oxrdf::vocab::xsd;
 use oxrdf::{BlankNode, Literal, NamedNode, NamedNodeRef, NamedOrBlankNode, Term, Triple};
 
-use super::key::{BusinessKey, Key, ServiceKey};
+use super::key::{BusinessKey, GENERAL_KEYWORDS, Key, ServiceKey, TModelKey};
 use super::value::{
     Address, BindingTemplate, BusinessEntity, BusinessService, Contact, Endpoint, KeyedReference,
     OverviewDoc, PublisherAssertion, Reachable, TModel, TModelInstanceInfo, Text,
@@ -98,7 +98,8 @@ impl Writer {
 
     fn bag(&mut self, subject: &Subject, predicate: NamedNodeRef<'_>, bag: &[KeyedReference]) {
         for reference in bag {
-            self.reference(subject, predicate, reference);
+            let keyword = (predicate == uddi::CATEGORY).then_some(GENERAL_KEYWORDS);
+            self.reference(subject, predicate, reference, keyword);
         }
     }
 
@@ -107,9 +108,10 @@ impl Writer {
         subject: &Subject,
         predicate: NamedNodeRef<'_>,
         reference: &KeyedReference,
+        default: Option<TModelKey>,
     ) {
         let node = self.node(subject, predicate);
-        if let Some(key) = reference.tmodel_key {
+        if let Some(key) = reference.tmodel_key.or(default) {
             self.key(&node, uddi::TMODEL_KEY, key);
         }
         self.optional(&node, uddi::KEY_NAME, reference.key_name.as_ref());
@@ -294,7 +296,7 @@ pub(crate) fn assertion(iri: String, assertion: &PublisherAssertion, stamp: &Sta
     let (mut writer, subject) = Writer::new(&iri, stamp);
     writer.key(&subject, uddi::FROM_KEY, assertion.from_key);
     writer.key(&subject, uddi::TO_KEY, assertion.to_key);
-    writer.reference(&subject, uddi::KEYED_REFERENCE, &assertion.reference);
+    writer.reference(&subject, uddi::KEYED_REFERENCE, &assertion.reference, None);
     let mut entity = writer.entity(iri, EntityKind::Other, uddi::ASSERTION_TYPE, stamp);
     entity.name = format!("{} to {}", assertion.from_key, assertion.to_key);
     entity

@@ -59,14 +59,14 @@ codes! {
     InvalidValue "E_invalidValue" 20200;
     /// The completion status does not exist.
     InvalidCompletionStatus "E_invalidCompletionStatus" 30100;
-    /// The tModel was hidden by the publisher who refers to it.
-    KeyRetired "E_keyRetired" 10310;
     /// Two names or descriptions have one language, or a language is not well-formed.
     LanguageError "E_languageError" 10060;
     /// The request is larger than the registry allows.
     MessageTooLarge "E_messageTooLarge" 30110;
     /// A name is too long.
     NameTooLong "E_nameTooLong" 10020;
+    /// A service that the request needs does not answer.
+    RequestTimeout "E_requestTimeout" 20240;
     /// Too many names, or options that exclude each other.
     TooManyOptions "E_tooManyOptions" 10030;
     /// The name and the credential are not those of a publisher.

@@ -180,8 +180,12 @@ pub(crate) enum Filter {
     /// One binding of the entity refers to all of these tModels, or to any. An unknown tModel is
     /// `None`.
     Fingerprint { tmodels: Vec<Option<Id>>, any: bool },
-    /// One of these discovery URLs, with the kind of use if it matters.
-    Urls(Vec<(Id, String)>),
+    /// One of these discovery URLs, with the kind of use if it matters; or one of these businesses, whose addresses here
+    /// were asked for.
+    Urls {
+        urls: Vec<(Id, String)>,
+        businesses: HashSet<Id>,
+    },
     /// The services of a business, own and projected.
     ServicesOf(Id),
     /// The bindings of a service.
@@ -239,7 +243,12 @@ impl Filter {
             let url = graph.state.dictionary.text(&discovery.url)?;
             Some((url, discovery.use_type.clone()))
         });
-        (!urls.is_empty()).then(|| Self::Urls(known.collect()))
+        let businesses = urls.iter().filter_map(DiscoveryUrl::generated_for);
+        let businesses = businesses.filter_map(|key| graph.find(key, UddiClass::Business));
+        (!urls.is_empty()).then(|| Self::Urls {
+            urls: known.collect(),
+            businesses: businesses.collect(),
+        })
     }
 
     /// About how many statements are read to find the entities.
@@ -261,9 +270,9 @@ impl Filter {
                     counts.min().unwrap_or(0)
                 }
             }
-            Self::Urls(urls) => {
+            Self::Urls { urls, businesses } => {
                 let counts = urls.iter().map(|(url, _)| graph.count(uddi::VALUE, *url));
-                counts.sum()
+                counts.sum::<usize>() + businesses.len()
             }
             Self::ServicesOf(business) => graph.count(uddi::BUSINESS_KEY, *business),
             Self::BindingsOf(service) => graph.count(uddi::SERVICE_KEY, *service),
@@ -305,12 +314,13 @@ impl Filter {
                     .flat_map(|binding| lift(graph, binding, class))
                     .collect()
             }
-            Self::Urls(urls) => {
+            Self::Urls { urls, businesses } => {
                 let subjects = urls
                     .iter()
                     .flat_map(|(url, _)| graph.subjects(uddi::VALUE, *url));
                 let entities = subjects.filter_map(|node| graph.state.dictionary.blank_scope(node));
-                let mut entities: HashSet<Id> = entities.collect();
+                let mut entities: HashSet<Id> =
+                    entities.chain(businesses.iter().copied()).collect();
                 entities.retain(|entity| self.accepts(graph, class, *entity));
                 entities
             }
@@ -362,17 +372,18 @@ impl Filter {
                 }
                 UddiClass::TModel | UddiClass::Assertion => false,
             },
-            Self::Urls(urls) => {
+            Self::Urls { urls, businesses } => {
                 let fields = graph.state.fields(entity);
                 let mut nodes = fields.iter().flat_map(|f| f.objects(uddi::DISCOVERY_URL));
-                nodes.any(|node| {
-                    let use_type = graph.object(node, uddi::USE_TYPE);
-                    let use_type = use_type.map_or("", |id| graph.state.dictionary.value(id));
-                    urls.iter().any(|(url, asked)| {
-                        graph.says(node, uddi::VALUE, *url)
-                            && (asked.is_empty() || asked == use_type)
+                businesses.contains(&entity)
+                    || nodes.any(|node| {
+                        let use_type = graph.object(node, uddi::USE_TYPE);
+                        let use_type = use_type.map_or("", |id| graph.state.dictionary.value(id));
+                        urls.iter().any(|(url, asked)| {
+                            graph.says(node, uddi::VALUE, *url)
+                                && (asked.is_empty() || asked == use_type)
+                        })
                     })
-                })
             }
             Self::ServicesOf(business) => {
                 graph.parent_of_service(entity) == Some(*business)

@@ -1,8 +1,8 @@
 //! The find calls: what they ask, and what they answer.
 //!
 //! Source: UDDI 2.04 API specification, find_binding, find_business, find_service and find_tModel.
-//! An absent criterion restricts nothing; present criteria must all match. Results are sorted
-//! before they are cut to `max_rows`.
+//! An absent criterion restricts nothing; present criteria must all match. A message without any finds
+//! nothing ([`FindBusiness::has_criteria`]). Results are sorted before they are cut to `max_rows`.
 
 use std::collections::HashSet;
 
@@ -41,6 +41,21 @@ pub struct FindBusiness {
     pub tmodel_bag: Vec<TModelKey>,
 }
 
+impl FindBusiness {
+    /// Whether it has a criterion: a message without one finds nothing.
+    #[must_use]
+    pub fn has_criteria(&self) -> bool {
+        let bags = [
+            self.names.is_empty(),
+            self.discovery_urls.is_empty(),
+            self.identifier_bag.is_empty(),
+            self.category_bag.is_empty(),
+            self.tmodel_bag.is_empty(),
+        ];
+        bags.contains(&false)
+    }
+}
+
 /// find_service.
 #[derive(Clone, Debug, Default)]
 pub struct FindService {
@@ -56,6 +71,20 @@ pub struct FindService {
     pub category_bag: Vec<KeyedReference>,
     /// tModels, to all of which one of its bindings refers.
     pub tmodel_bag: Vec<TModelKey>,
+}
+
+impl FindService {
+    /// Whether it has a criterion: a message without one finds nothing.
+    #[must_use]
+    pub fn has_criteria(&self) -> bool {
+        let bags = [
+            self.business_key.is_none(),
+            self.names.is_empty(),
+            self.category_bag.is_empty(),
+            self.tmodel_bag.is_empty(),
+        ];
+        bags.contains(&false)
+    }
 }
 
 /// find_binding.
@@ -128,6 +157,16 @@ pub struct TModelInfo {
     pub name: Text,
 }
 
+impl<T> List<T> {
+    /// No results.
+    pub(crate) const fn empty() -> Self {
+        Self {
+            items: Vec::new(),
+            is_truncated: false,
+        }
+    }
+}
+
 /// The results of a selection, each read by `item`.
 fn list<T>(graph: &Graph<'_>, selection: &Selection, item: impl FnMut(Id) -> Option<T>) -> List<T> {
     let (found, is_truncated) = selection.run(graph);
@@ -198,6 +237,7 @@ pub(crate) fn businesses(
         ask.category_bag.len(),
         ask.tmodel_bag.len(),
     ])?;
+    known_tmodels(graph, &ask.tmodel_bag)?;
     let scope = match qualifiers {
         FindQualifiers {
             service_subset: true,
@@ -250,7 +290,6 @@ pub(crate) fn services(
     among: Option<HashSet<Id>>,
 ) -> Result<List<ServiceInfo>, Error> {
     let qualifiers = &ask.qualifiers;
-    qualifiers.refuse_business_only()?;
     let names = NamePattern::all(&ask.names, qualifiers)?;
     criteria(&[ask.category_bag.len(), ask.tmodel_bag.len()])?;
     let mut filters = Filter::of_bag(
@@ -283,7 +322,6 @@ pub(crate) fn bindings(
     ask: &FindBinding,
 ) -> Result<List<BindingTemplate>, Error> {
     let qualifiers = &ask.qualifiers;
-    qualifiers.refuse_business_only()?;
     criteria(&[ask.tmodel_bag.len()])?;
     let service = graph.find(ask.service_key, UddiClass::Service);
     let service = service.ok_or_else(|| Error::unknown_key(KeyType::Service, ask.service_key))?;
@@ -302,7 +340,6 @@ pub(crate) fn bindings(
 
 pub(crate) fn tmodels(graph: &Graph<'_>, ask: &FindTModel) -> Result<List<TModelInfo>, Error> {
     let qualifiers = &ask.qualifiers;
-    qualifiers.refuse_business_only()?;
     let names = NamePattern::all(ask.name.as_slice(), qualifiers)?;
     criteria(&[ask.category_bag.len(), ask.identifier_bag.len()])?;
     let mut filters = Filter::of_bag(

@@ -156,6 +156,14 @@ pub const GENERAL_KEYWORDS: TModelKey = TModelKey::new(0xA035_A07C_F362_44DD_8F9
 pub const RELATIONSHIPS: TModelKey = TModelKey::new(0x807A_2C6A_EE22_470D_ADC7_E042_4A33_7C03);
 /// `uddi-org:types`, the namespace of the kinds of tModels.
 pub const TYPES: TModelKey = TModelKey::new(0xC1AC_F26D_9672_4404_9D70_39B7_56E6_2AB4);
+/// `uddi-org:owningBusiness`.
+pub(crate) const OWNING_BUSINESS: TModelKey =
+    TModelKey::new(0x4064_C064_6D14_4F35_8953_9652_1064_76A9);
+/// `uddi-org:operators`.
+pub(crate) const OPERATORS: TModelKey = TModelKey::new(0x327A_56F0_3299_4461_BC23_5CD5_13E9_5C55);
+/// `uddi-org:isReplacedBy`.
+pub(crate) const IS_REPLACED_BY: TModelKey =
+    TModelKey::new(0xE59A_E320_77A5_11D5_B898_0004_AC49_CC1E);
 
 #[cfg(test)]
 mod tests {

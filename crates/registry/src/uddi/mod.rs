@@ -34,6 +34,7 @@
 
 mod assertion;
 mod canonical;
+mod checked;
 mod decode;
 pub(crate) mod draft;
 mod encode;
@@ -77,7 +78,7 @@ pub use limits::{
 };
 pub use name::MAX_NAMES;
 pub use publisher::{MAX_VALUES, Publisher, RegisteredInfo, Saved};
-pub use qualifier::{FindQualifiers, SortOrder};
+pub use qualifier::{FindCall, FindQualifiers, SortOrder};
 pub use taxonomy::{MAX_TAXONOMY_VALUES, Taxonomies, TaxonomyError, Values};
 pub use value::{
     Address, AddressLine, BindingTemplate, BusinessEntity, BusinessService, Contact, DiscoveryUrl,

@@ -15,7 +15,7 @@ pub const MAX_NAMES: usize = 5;
 /// A name in an inquiry with the qualifiers that apply to it.
 #[derive(Clone, Debug)]
 pub(crate) struct NamePattern {
-    /// Only names in this language or a dialect of it.
+    /// Only names in a language that begins like this, such as a dialect.
     language: Option<Language>,
     /// The text between the wildcards, folded unless case is significant.
     parts: Vec<String>,
@@ -66,10 +66,10 @@ impl NamePattern {
 
     /// Whether the pattern matches a name.
     pub(crate) fn matches(&self, text: &str, language: Option<&str>) -> bool {
-        if let Some(asked) = &self.language
+        if let Some(asked) = self.language.as_ref().map(Language::as_str)
             && !language
-                .and_then(Language::parse)
-                .is_some_and(|language| language.is_of(asked))
+                .and_then(|language| language.get(..asked.len()))
+                .is_some_and(|start| start.eq_ignore_ascii_case(asked))
         {
             return false;
         }
@@ -124,9 +124,11 @@ impl NamePattern {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::uddi::FindCall;
 
     fn pattern(name: &str, qualifiers: &[&str]) -> NamePattern {
-        let qualifiers = FindQualifiers::parse(qualifiers.iter().copied()).unwrap();
+        let words = qualifiers.iter().copied();
+        let qualifiers = FindQualifiers::parse(FindCall::Business, words).unwrap();
         NamePattern::new(&Text::plain(name), &qualifiers).unwrap()
     }
 
@@ -168,11 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn a_language_admits_its_dialects() {
+    fn a_language_matches_from_the_left() {
         let mut german = pattern("w", &[]);
         german.language = Language::parse("de");
         assert!(german.matches("Waage", Some("de-at")));
-        assert!(!german.matches("Waage", Some("den")));
+        assert!(german.matches("Waage", Some("DE")));
+        assert!(german.matches("Waage", Some("den")), "the text says so");
+        assert!(!german.matches("Waage", Some("en-de")));
         assert!(!german.matches("Waage", None));
     }
 }

@@ -178,8 +178,8 @@ impl<'a> Publisher<'a> {
     /// save_business.
     ///
     /// # Errors
-    /// `E_accountLimitExceeded`, `E_invalidKeyPassed`, `E_invalidProjection`, `E_keyRetired`,
-    /// `E_languageError`, `E_nameTooLong`, `E_userMismatch`, `E_valueNotAllowed`, or the
+    /// `E_accountLimitExceeded`, `E_invalidKeyPassed`, `E_invalidProjection`,
+    /// `E_invalidValue`, `E_languageError`, `E_nameTooLong`, `E_userMismatch`, `E_valueNotAllowed`, or the
     /// registry's own: `E_busy`, `E_fatalError`, `E_messageTooLarge`.
     pub fn save_business(
         &mut self,
@@ -320,7 +320,7 @@ impl<'a> Publisher<'a> {
     /// add_publisherAssertions. An assertion that the publisher has already made is left alone.
     ///
     /// # Errors
-    /// `E_invalidKeyPassed`, `E_keyRetired`, `E_userMismatch`, `E_valueNotAllowed`, or the
+    /// `E_invalidKeyPassed`, `E_userMismatch`, `E_valueNotAllowed`, or the
     /// registry's own.
     pub fn add_publisher_assertions(
         &mut self,

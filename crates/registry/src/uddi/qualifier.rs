@@ -36,16 +36,56 @@ pub struct FindQualifiers {
     pub service_subset: bool,
 }
 
+/// A find call: what its qualifiers may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FindCall {
+    /// find_binding.
+    Binding,
+    /// find_business.
+    Business,
+    /// find_relatedBusinesses.
+    RelatedBusinesses,
+    /// find_service.
+    Service,
+    /// find_tModel.
+    TModel,
+}
+
+impl FindCall {
+    /// Whether a qualifier applies to the call; `None`: there is none of this name.
+    fn applies(self, word: &str) -> Option<bool> {
+        let has_names = self != Self::Binding;
+        let has_patterns = has_names && self != Self::RelatedBusinesses;
+        Some(match word {
+            "sortByDateAsc" | "sortByDateDesc" => true,
+            "sortByNameAsc" | "sortByNameDesc" => has_names,
+            "exactNameMatch" | "caseSensitiveMatch" | "orLikeKeys" => has_patterns,
+            "orAllKeys" => self != Self::RelatedBusinesses,
+            "andAllKeys" => matches!(self, Self::Business | Self::TModel),
+            "combineCategoryBags" | "serviceSubset" => self == Self::Business,
+            _ => return None,
+        })
+    }
+}
+
 impl FindQualifiers {
-    /// Reads the texts of the `findQualifier` elements.
+    /// Reads the texts of the `findQualifier` elements of a call. Those that do not apply to the call are ignored.
     ///
     /// # Errors
     /// `E_unsupported` for an unknown qualifier, `E_tooManyOptions` for two that exclude each
     /// other.
-    pub fn parse<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
+    pub fn parse<'a>(
+        call: FindCall,
+        words: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, Error> {
         let mut found = Self::default();
         for word in words {
+            let applies = call.applies(word).ok_or_else(|| {
+                let detail = format!("the find qualifier {word:?} is not known");
+                Error::new(ErrorCode::Unsupported, detail)
+            })?;
             match word {
+                _ if !applies => {}
                 "exactNameMatch" => found.exact_name_match = true,
                 "caseSensitiveMatch" => found.case_sensitive_match = true,
                 "sortByNameAsc" => sort(&mut found.name_order, SortOrder::Ascending, word)?,
@@ -56,33 +96,19 @@ impl FindQualifiers {
                 "orAllKeys" => found.or_all_keys = true,
                 "andAllKeys" => found.and_all_keys = true,
                 "combineCategoryBags" => found.combine_category_bags = true,
-                "serviceSubset" => found.service_subset = true,
-                _ => {
-                    let detail = format!("the find qualifier {word:?} is not known");
-                    return Err(Error::new(ErrorCode::Unsupported, detail));
-                }
+                _ => found.service_subset = true,
             }
         }
-        if found.combine_category_bags && found.service_subset {
-            let detail = "combineCategoryBags and serviceSubset exclude each other";
-            return Err(Error::new(ErrorCode::TooManyOptions, detail));
-        }
-        Ok(found)
-    }
-
-    /// Refuses the qualifiers that only `find_business` has.
-    pub(crate) fn refuse_business_only(&self) -> Result<(), Error> {
-        let only = [
-            (self.combine_category_bags, "combineCategoryBags"),
-            (self.service_subset, "serviceSubset"),
-        ];
-        match only.into_iter().find(|(is_set, _)| *is_set) {
-            Some((_, word)) => {
-                let detail = format!("the find qualifier {word} is only of find_business");
-                Err(Error::new(ErrorCode::Unsupported, detail))
+        let keys = [found.or_like_keys, found.or_all_keys, found.and_all_keys];
+        let contrary = match keys.into_iter().filter(|is_set| *is_set).count() {
+            _ if found.combine_category_bags && found.service_subset => {
+                "combineCategoryBags and serviceSubset"
             }
-            None => Ok(()),
-        }
+            2.. => "orLikeKeys, orAllKeys and andAllKeys",
+            _ => return Ok(found),
+        };
+        let detail = format!("{contrary} exclude each other");
+        Err(Error::new(ErrorCode::TooManyOptions, detail))
     }
 }
 
@@ -100,7 +126,7 @@ mod tests {
     use super::*;
 
     fn code(words: &[&str]) -> Option<ErrorCode> {
-        let parsed = FindQualifiers::parse(words.iter().copied());
+        let parsed = FindQualifiers::parse(FindCall::Business, words.iter().copied());
         parsed.err().map(|error| error.code)
     }
 
@@ -111,6 +137,8 @@ mod tests {
             ["sortByNameAsc", "sortByNameDesc"],
             ["sortByDateDesc", "sortByDateAsc"],
             ["serviceSubset", "combineCategoryBags"],
+            ["orLikeKeys", "orAllKeys"],
+            ["andAllKeys", "orLikeKeys"],
         ];
         for pair in contrary {
             assert_eq!(code(&pair), Some(ErrorCode::TooManyOptions), "{pair:?}");
@@ -119,6 +147,25 @@ mod tests {
             code(&["sortByNameAsc", "sortByNameAsc", "sortByDateDesc"]),
             None
         );
-        assert_eq!(code(&["orLikeKeys", "orAllKeys", "andAllKeys"]), None);
+    }
+
+    #[test]
+    fn qualifiers_that_do_not_apply_are_ignored() {
+        let all = [
+            "sortByNameAsc",
+            "sortByNameDesc",
+            "orLikeKeys",
+            "orAllKeys",
+            "andAllKeys",
+            "serviceSubset",
+        ];
+        let parsed = FindQualifiers::parse(FindCall::Binding, all).unwrap();
+        let only = FindQualifiers {
+            or_all_keys: true,
+            ..FindQualifiers::default()
+        };
+        assert_eq!(parsed, only);
+        let unknown = FindQualifiers::parse(FindCall::Binding, ["soundex"]);
+        assert_eq!(unknown.unwrap_err().code, ErrorCode::Unsupported);
     }
 }

@@ -14,6 +14,7 @@ use super::key::{BindingKey, BusinessKey, Key, ServiceKey, TModelKey};
 use super::limits;
 use super::taxonomy::BagOf;
 use super::value::{BindingTemplate, BusinessEntity, BusinessService, Endpoint, TModel};
+use crate::uddi_keys::UddiClass;
 
 /// A source of random bits for new keys.
 pub(crate) type Random<'a> = dyn FnMut() -> u128 + 'a;
@@ -47,10 +48,15 @@ fn put_binding(
     position: u32,
 ) -> Result<BindingKey, Error> {
     limits::binding(binding)?;
-    if let Endpoint::HostingRedirector(target) = binding.endpoint
-        && !draft.has_binding(target)
-    {
-        return Err(Error::unknown_key(KeyType::Binding, target));
+    if let Endpoint::HostingRedirector(target) = binding.endpoint {
+        if !draft.has_binding(target) {
+            return Err(Error::unknown_key(KeyType::Binding, target));
+        }
+        if binding.key == Some(target) || draft.is_redirected(target) {
+            let detail = format!("bindingKey {target} of a hostingRedirector has one itself");
+            let code = ErrorCode::InvalidKeyPassed;
+            return Err(Error::of_key(code, KeyType::Binding, detail));
+        }
     }
     for info in &binding.tmodels {
         draft.check_reference(info.tmodel_key)?;
@@ -91,7 +97,7 @@ fn put_service(
 ) -> Result<ServiceKey, Error> {
     limits::service(service)?;
     limits::children("bindingTemplate", service.bindings.len())?;
-    draft.check_bag(&service.category_bag, BagOf::Categories)?;
+    draft.check_bag(&service.category_bag, BagOf::Categories, UddiClass::Service)?;
     if let Some(key) = service.key {
         draft.admit(key, |draft| draft.own_service(key))?;
     }
@@ -173,8 +179,9 @@ pub(crate) fn business(
 ) -> Result<BusinessKey, Error> {
     limits::business(business)?;
     limits::children("businessService", business.services.len())?;
-    draft.check_bag(&business.identifier_bag, BagOf::Identifiers)?;
-    draft.check_bag(&business.category_bag, BagOf::Categories)?;
+    let of = UddiClass::Business;
+    draft.check_bag(&business.identifier_bag, BagOf::Identifiers, of)?;
+    draft.check_bag(&business.category_bag, BagOf::Categories, of)?;
     let addresses = business
         .contacts
         .iter()
@@ -215,8 +222,9 @@ pub(crate) fn tmodel(
     tmodel: &TModel,
 ) -> Result<TModelKey, Error> {
     limits::tmodel(tmodel)?;
-    draft.check_bag(&tmodel.identifier_bag, BagOf::Identifiers)?;
-    draft.check_bag(&tmodel.category_bag, BagOf::Categories)?;
+    let of = UddiClass::TModel;
+    draft.check_bag(&tmodel.identifier_bag, BagOf::Identifiers, of)?;
+    draft.check_bag(&tmodel.category_bag, BagOf::Categories, of)?;
     if let Some(key) = tmodel.key {
         draft.admit(key, |draft| draft.own_tmodel(key))?;
     }

@@ -22,19 +22,21 @@ use crate::vocabulary::uddi;
 /// The order of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
+    /// `None`: the results have no names.
     name: Option<SortOrder>,
     date: SortOrder,
+    /// By date, and equal dates by name; otherwise by name, and equal names by date.
+    is_date_first: bool,
+    is_case_sensitive: bool,
 }
 
 impl Order {
-    /// For results with names: by name, then by date; by date alone if only that was asked for.
+    /// For results with names: by name, then by date; by date first if only that was asked for (appendix E, 1.2).
     pub(crate) fn of_names(qualifiers: &FindQualifiers) -> Self {
-        let name = match (qualifiers.name_order, qualifiers.date_order) {
-            (None, Some(_)) => None,
-            (name, _) => Some(name.unwrap_or(SortOrder::Ascending)),
-        };
+        let (name, date) = (qualifiers.name_order, qualifiers.date_order);
         Self {
-            name,
+            name: Some(name.unwrap_or(SortOrder::Ascending)),
+            is_date_first: name.is_none() && date.is_some(),
             ..Self::of_dates(qualifiers)
         }
     }
@@ -44,7 +46,14 @@ impl Order {
         Self {
             name: None,
             date: qualifiers.date_order.unwrap_or(SortOrder::Ascending),
+            is_date_first: true,
+            is_case_sensitive: qualifiers.case_sensitive_match,
         }
+    }
+
+    /// Whether the index of folded names has this order.
+    fn is_of_names_index(self) -> bool {
+        !self.is_date_first && !self.is_case_sensitive && self.name == Some(SortOrder::Ascending)
     }
 
     fn compare(self, left: &Row<'_>, right: &Row<'_>) -> Ordering {
@@ -52,15 +61,19 @@ impl Order {
             SortOrder::Ascending => ordering,
             SortOrder::Descending => ordering.reverse(),
         };
-        let by_name = self.name.map_or(Ordering::Equal, |order| {
-            turned(
-                order,
-                (&left.folded, left.name).cmp(&(&right.folded, right.name)),
-            )
-        });
-        by_name
-            .then_with(|| turned(self.date, left.saved.cmp(right.saved)))
-            .then_with(|| left.key.cmp(right.key))
+        let names = match self.is_case_sensitive {
+            true => left.name.cmp(right.name),
+            false => left.folded.cmp(&right.folded),
+        };
+        let by_name = self
+            .name
+            .map_or(Ordering::Equal, |order| turned(order, names));
+        let by_date = turned(self.date, left.saved.cmp(right.saved));
+        let by_both = match self.is_date_first {
+            true => by_date.then(by_name),
+            false => by_name.then(by_date),
+        };
+        by_both.then_with(|| left.key.cmp(right.key))
     }
 }
 
@@ -107,7 +120,7 @@ impl Selection {
     pub(crate) fn run(&self, graph: &Graph<'_>) -> (Vec<Id>, bool) {
         let found = match self.cheapest(graph) {
             Some(at) => self.filtered(graph, at),
-            None if self.order.name.is_none() => self.walk_times(graph),
+            None if self.order.is_date_first => self.walk_times(graph),
             None => self.walk_names(graph),
         };
         let mut rows = sorted(graph, found, self.order);
@@ -215,7 +228,7 @@ impl Selection {
         let class = self.class.name_prefix(is_first);
         let prefix = pattern.map(NamePattern::folded_prefix).unwrap_or_default();
         let start = format!("{class}{prefix}");
-        let ends_early = is_first && self.order.name == Some(SortOrder::Ascending);
+        let ends_early = is_first && self.order.is_of_names_index();
         let enough = if ends_early {
             self.max_rows
         } else {

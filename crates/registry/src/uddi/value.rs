@@ -6,7 +6,7 @@
 //! `operator` and `authorizedName` are not stored: the registry fills them in from its own name and
 //! the owner.
 
-use super::key::{BindingKey, BusinessKey, ServiceKey, TModelKey};
+use super::key::{BindingKey, BusinessKey, Key as _, ServiceKey, TModelKey};
 
 /// Maximum length of a language tag.
 pub const MAX_LANGUAGE_CHARACTERS: usize = 26;
@@ -30,14 +30,6 @@ impl Language {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
-    }
-
-    /// Whether this is `asked` or a dialect of it: `en-us` is of `en`.
-    #[must_use]
-    pub fn is_of(&self, asked: &Self) -> bool {
-        self.0
-            .strip_prefix(&asked.0)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     }
 }
 
@@ -79,6 +71,29 @@ pub struct DiscoveryUrl {
     pub use_type: String,
     /// The URL.
     pub url: String,
+}
+
+/// The path from which HTTP GET has an entity. For a business, `?businessKey=` and the key follow.
+pub const GET_PATH: &str = "/uddi/get";
+/// The useType of the address that the registry gives each business.
+const GENERATED: &str = "businessEntity";
+
+impl DiscoveryUrl {
+    /// The address that the registry gives a business, below `base`.
+    pub(crate) fn generated(base: &str, key: BusinessKey) -> Self {
+        Self {
+            use_type: GENERATED.to_owned(),
+            url: format!("{base}{GET_PATH}?businessKey={key}"),
+        }
+    }
+
+    /// The business whose address this is, whatever the host; the useType may be left out.
+    pub(crate) fn generated_for(&self) -> Option<BusinessKey> {
+        let (base, key) = self.url.rsplit_once("?businessKey=")?;
+        let is_generated =
+            base.ends_with(GET_PATH) && (self.use_type.is_empty() || self.use_type == GENERATED);
+        is_generated.then(|| BusinessKey::from_text(key))?
+    }
 }
 
 /// A phone number or an e-mail address.

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use chappe_registry::thing::{Author, Changed, ThingError};
+use chappe_registry::thing::{Author, Changed, ThingError, long_integer};
 use chappe_registry::{Attempts, Error, Registry, Room};
 use chappe_transport::Hop;
 use serde_json::{Value, json};
@@ -169,8 +169,17 @@ async fn read(
         let hint = format!("send it as {}", kinds[0]);
         return Err(problem.hint(hint).into_response());
     }
-    let read = params::json(app, body).await;
-    read.map_err(IntoResponse::into_response)
+    let bytes = params::body(app, body).await;
+    let bytes = bytes.map_err(IntoResponse::into_response)?;
+    let document = params::json_of(&bytes).map_err(IntoResponse::into_response)?;
+    match long_integer(&bytes) {
+        Some(number) => {
+            let detail = format!("the integer {number:.80} has more than 64 bits");
+            let problem = Problem::bad_request(detail);
+            Err(problem.hint("write it as a string").into_response())
+        }
+        None => Ok(document),
+    }
 }
 
 /// Refuses changes of what the node itself describes.

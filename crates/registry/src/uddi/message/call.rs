@@ -82,12 +82,18 @@ impl Inquiry {
     pub fn answer(&self, request: Request, taxonomies: &Taxonomies) -> Result<Answer, Error> {
         Ok(match request {
             Request::FindBinding(ask) => Answer::BindingDetail(self.find_binding(&ask)?),
-            Request::FindBusiness(ask) => Answer::BusinessList(self.find_business(&ask)?),
+            Request::FindBusiness(ask) => Answer::BusinessList(match ask.has_criteria() {
+                true => self.find_business(&ask)?,
+                false => List::empty(),
+            }),
             Request::FindRelatedBusinesses(ask) => {
                 let found = self.find_related_businesses(&ask)?;
                 Answer::RelatedBusinessesList(ask.business_key, found)
             }
-            Request::FindService(ask) => Answer::ServiceList(self.find_service(&ask)?),
+            Request::FindService(ask) => Answer::ServiceList(match ask.has_criteria() {
+                true => self.find_service(&ask)?,
+                false => List::empty(),
+            }),
             Request::FindTModel(ask) => Answer::TModelList(self.find_tmodel(&ask)?),
             Request::BindingDetail(keys) => Answer::BindingDetail(List {
                 items: self.binding_detail(&keys)?,

@@ -3,35 +3,14 @@
 //! Source: UDDI 2.04 API specification and 2.03 data structure reference, discoveryURLs: the registry adds
 //! one of the useType `businessEntity`, from which HTTP GET has the business in XML. It is made for each
 //! answer, from the address that the client asked, so it is not stored, and not kept if a publisher saves
-//! what it was given. That it is a `businessDetail` is our choice, as is the form of the address.
+//! what it was given. find_business finds the business by it. That it is a `businessDetail` is our choice, as is the form of the address.
 
 use super::{Answer, Request};
-use crate::uddi::key::BusinessKey;
 use crate::uddi::value::{BusinessEntity, DiscoveryUrl};
-
-/// The path of the address. `?businessKey=` and the key follow.
-pub const GET_PATH: &str = "/uddi/get";
-/// The useType of the address.
-const USE_TYPE: &str = "businessEntity";
-
-fn address(base: &str, key: BusinessKey) -> String {
-    format!("{base}{GET_PATH}?businessKey={key}")
-}
-
-/// Whether a discoveryURL is that of the business, whatever the host.
-fn is_generated(url: &DiscoveryUrl, key: BusinessKey) -> bool {
-    let end = address("", key);
-    let start = url.url.len().checked_sub(end.len());
-    let found = start.and_then(|start| url.url.get(start..));
-    url.use_type == USE_TYPE && found.is_some_and(|found| found.eq_ignore_ascii_case(&end))
-}
 
 fn with_address(business: &mut BusinessEntity, base: &str) {
     let Some(key) = business.key else { return };
-    let generated = DiscoveryUrl {
-        use_type: USE_TYPE.to_owned(),
-        url: address(base, key),
-    };
+    let generated = DiscoveryUrl::generated(base, key);
     business.discovery_urls.insert(0, generated);
 }
 
@@ -57,7 +36,7 @@ impl Request {
                 let Some(key) = business.key else { continue };
                 business
                     .discovery_urls
-                    .retain(|url| !is_generated(url, key));
+                    .retain(|url| url.use_type.is_empty() || url.generated_for() != Some(key));
             }
         }
         self
@@ -67,7 +46,7 @@ impl Request {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::uddi::Owned;
+    use crate::uddi::{BusinessKey, Owned};
 
     #[test]
     fn what_is_added_to_an_answer_is_not_saved() {

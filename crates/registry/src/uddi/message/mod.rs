@@ -17,16 +17,16 @@ mod schema;
 pub(crate) mod write;
 
 use chappe_soap::v1_1::{self, Envelope, Fault, FaultCode};
-use chappe_xml::{Element, Limits};
+use chappe_xml::{Element, Limits, Name};
 
 pub use answer::Answer;
 pub use checker::read_validation;
-pub use discovery::GET_PATH;
 pub use request::{GENERIC, Message, NAMESPACE, Port, Request};
 pub(crate) use schema::schema_text;
 pub use schema::{schema_of_lang, wsdl};
 
 use super::error::{Error, ErrorCode};
+pub use super::value::GET_PATH;
 
 /// Reads a request that was sent to a port.
 ///
@@ -71,6 +71,13 @@ pub(crate) fn body(document: &[u8], limits: Limits, operator: &str) -> Result<El
         }) => client(&Error::new(ErrorCode::MessageTooLarge, error.to_string())),
         _ => client(&Error::new(ErrorCode::FatalError, error.to_string())),
     })?;
+    if let Some(unsupported) = unsupported(&envelope) {
+        return Err(Fault {
+            code: FaultCode::Client,
+            text: unsupported.into(),
+            detail: Vec::new(),
+        });
+    }
     if let Some(header) = envelope.mandatory_header() {
         return Err(Fault {
             code: FaultCode::MustUnderstand,
@@ -79,6 +86,21 @@ pub(crate) fn body(document: &[u8], limits: Limits, operator: &str) -> Result<El
         });
     }
     Ok(envelope.body)
+}
+
+/// What of SOAP a message must not have: headers for others, and claims about encoding (API, appendix B.2 and B.3).
+fn unsupported(envelope: &Envelope) -> Option<&'static str> {
+    fn is_encoded(element: &Element) -> bool {
+        let style = Name::new(v1_1::NAMESPACE, "encodingStyle");
+        let is_of_uddi = element.name.namespace.starts_with(request::NAMESPACES);
+        is_of_uddi && element.attribute(&style).is_some() || element.elements().any(is_encoded)
+    }
+    let actor = Name::new(v1_1::NAMESPACE, "actor");
+    let mut headers = envelope.headers.iter();
+    if headers.any(|header| header.attribute(&actor).is_some()) {
+        return Some("a header with an actor is not supported");
+    }
+    is_encoded(&envelope.body).then_some("an element of UDDI must not have an encodingStyle")
 }
 
 /// The fault of a request that failed.

@@ -8,7 +8,7 @@ use crate::uddi::assertion::{CompletionStatus, FindRelatedBusinesses};
 use crate::uddi::error::{Error, ErrorCode, KeyType};
 use crate::uddi::find::{FindBinding, FindBusiness, FindService, FindTModel};
 use crate::uddi::key::{BusinessKey, Key, ServiceKey, TModelKey};
-use crate::uddi::qualifier::FindQualifiers;
+use crate::uddi::qualifier::{FindCall, FindQualifiers};
 use crate::uddi::taxonomy::Values;
 use crate::uddi::value::{
     Address, AddressLine, BindingTemplate, BusinessEntity, BusinessService, Contact, DiscoveryUrl,
@@ -270,10 +270,25 @@ fn assertion(node: Node<'_>) -> Result<PublisherAssertion, Error> {
     })
 }
 
+/// An assertion that is made: all parts of its reference are there, if only empty (API, add_publisherAssertions).
+fn whole_assertion(node: Node<'_>) -> Result<PublisherAssertion, Error> {
+    let reference = node.one("keyedReference");
+    let absent = ["tModelKey", "keyName"]
+        .into_iter()
+        .find(|local| reference.is_some_and(|reference| reference.attribute(local).is_none()));
+    match absent {
+        Some(local) => {
+            let detail = format!("the keyedReference of an assertion has no {local}");
+            Err(Error::new(ErrorCode::FatalError, detail))
+        }
+        None => assertion(node),
+    }
+}
+
 /// What all find calls have: the qualifiers, and the number of rows. One below 1 is none.
-fn options(node: Node<'_>) -> Result<(FindQualifiers, Option<usize>), Error> {
+fn options(node: Node<'_>, call: FindCall) -> Result<(FindQualifiers, Option<usize>), Error> {
     let words = node.inside("findQualifiers", "findQualifier", |word| Ok(word.text()))?;
-    let qualifiers = FindQualifiers::parse(words.iter().map(String::as_str))?;
+    let qualifiers = FindQualifiers::parse(call, words.iter().map(String::as_str))?;
     let rows = node.attribute("maxRows").map(str::trim);
     let rows = rows.filter(|rows| !rows.is_empty()).map(|rows| {
         rows.parse::<i64>().map_err(|_| {
@@ -328,7 +343,7 @@ fn request(node: Node<'_>, name: &str) -> Result<Request, Error> {
     }
     Ok(match name {
         "find_binding" => {
-            let (qualifiers, max_rows) = options(node)?;
+            let (qualifiers, max_rows) = options(node, FindCall::Binding)?;
             let Some(service_key) = key::<ServiceKey>(node, "serviceKey")? else {
                 return Err(Error::unknown_key(KeyType::Service, "\"\""));
             };
@@ -340,7 +355,7 @@ fn request(node: Node<'_>, name: &str) -> Result<Request, Error> {
             })
         }
         "find_business" => {
-            let (qualifiers, max_rows) = options(node)?;
+            let (qualifiers, max_rows) = options(node, FindCall::Business)?;
             Request::FindBusiness(FindBusiness {
                 max_rows,
                 qualifiers,
@@ -352,7 +367,7 @@ fn request(node: Node<'_>, name: &str) -> Result<Request, Error> {
             })
         }
         "find_relatedBusinesses" => {
-            let (qualifiers, max_rows) = options(node)?;
+            let (qualifiers, max_rows) = options(node, FindCall::RelatedBusinesses)?;
             Request::FindRelatedBusinesses(FindRelatedBusinesses {
                 max_rows,
                 qualifiers,
@@ -361,7 +376,7 @@ fn request(node: Node<'_>, name: &str) -> Result<Request, Error> {
             })
         }
         "find_service" => {
-            let (qualifiers, max_rows) = options(node)?;
+            let (qualifiers, max_rows) = options(node, FindCall::Service)?;
             Request::FindService(FindService {
                 max_rows,
                 qualifiers,
@@ -372,7 +387,7 @@ fn request(node: Node<'_>, name: &str) -> Result<Request, Error> {
             })
         }
         "find_tModel" => {
-            let (qualifiers, max_rows) = options(node)?;
+            let (qualifiers, max_rows) = options(node, FindCall::TModel)?;
             Request::FindTModel(FindTModel {
                 max_rows,
                 qualifiers,
@@ -405,13 +420,13 @@ fn request(node: Node<'_>, name: &str) -> Result<Request, Error> {
         "delete_service" => Request::DeleteService(node.each("serviceKey", key_text)?),
         "delete_tModel" => Request::DeleteTModel(node.each("tModelKey", key_text)?),
         "add_publisherAssertions" => {
-            Request::AddAssertions(node.each("publisherAssertion", assertion)?)
+            Request::AddAssertions(node.each("publisherAssertion", whole_assertion)?)
         }
         "delete_publisherAssertions" => {
             Request::DeleteAssertions(node.each("publisherAssertion", assertion)?)
         }
         "set_publisherAssertions" => {
-            Request::SetAssertions(node.each("publisherAssertion", assertion)?)
+            Request::SetAssertions(node.each("publisherAssertion", whole_assertion)?)
         }
         "get_publisherAssertions" => Request::Assertions,
         "get_assertionStatusReport" => {

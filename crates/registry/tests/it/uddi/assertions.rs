@@ -228,14 +228,26 @@ fn assertions_are_checked() {
         .desk
         .ask("bob", |bob| bob.delete_publisher_assertions(&assertions));
     assert_eq!(code(missing), ErrorCode::AssertionNotFound);
-    let ask = FindRelatedBusinesses {
+    let [assertion] = &assertions;
+    let twice = [assertion.clone(), assertion.clone()];
+    let twice = family
+        .desk
+        .ask("ada", |ada| ada.delete_publisher_assertions(&twice));
+    assert_eq!(code(twice), ErrorCode::AssertionNotFound);
+    let ask = |business_key, reference| FindRelatedBusinesses {
         max_rows: None,
         qualifiers: qualifiers(&[]),
-        business_key: BusinessKey::new(1),
-        reference: None,
+        business_key,
+        reference,
     };
-    let unknown = family.desk.inquiry().find_related_businesses(&ask);
-    assert_eq!(code(unknown), ErrorCode::InvalidKeyPassed);
+    let other = reference(TModelKey::new(1), "x");
+    for ask in [
+        ask(BusinessKey::new(1), None),
+        ask(family.ward, Some(other)),
+    ] {
+        let unknown = family.desk.inquiry().find_related_businesses(&ask);
+        assert_eq!(code(unknown), ErrorCode::InvalidKeyPassed);
+    }
 }
 
 /// set_publisherAssertions: the set is replaced; an empty one removes all.

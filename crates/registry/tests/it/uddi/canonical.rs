@@ -44,7 +44,7 @@ fn canonical_tmodels_have_their_published_keys() {
         ),
         (
             "uuid:4E49A8D6-D5A2-4FC2-93A0-0411D8D19E88",
-            "uddi-org:iso-ch:3166-1999",
+            "uddi-org:iso-ch:3166:1999",
         ),
         (
             "uuid:8609C81E-EE1F-4D5A-B202-3EB13AD01823",
@@ -63,6 +63,12 @@ fn canonical_tmodels_have_their_published_keys() {
     };
     let found = inquiry.find_tmodel(&ask).unwrap();
     assert_eq!(found.items.len(), 3);
+    // The interfaces of UDDI 1 and 2: inquiry, publication and checks of values.
+    let ask = FindTModel {
+        category_bag: vec![reference(TYPES, "soapSpec")],
+        ..FindTModel::default()
+    };
+    assert_eq!(inquiry.find_tmodel(&ask).unwrap().items.len(), 6);
 }
 
 #[test]

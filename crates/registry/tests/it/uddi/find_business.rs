@@ -42,6 +42,28 @@ fn the_list_has_the_services() {
     assert_eq!(info.services[0].names, [Text::plain("Pulse")]);
 }
 
+/// DS, discoveryURLs: each business has an address here, whatever the host; find_business finds it by that.
+#[test]
+fn a_business_is_found_by_its_address_here() {
+    let mut desk = Desk::new();
+    let key = desk.business("ada", "Ward 3");
+    desk.business("ada", "Ward 4");
+    let ask = |use_type: &str, url: String| FindBusiness {
+        discovery_urls: vec![DiscoveryUrl {
+            use_type: use_type.to_owned(),
+            url,
+        }],
+        ..FindBusiness::default()
+    };
+    let address = format!("http://192.0.2.1:8470/uddi/get?businessKey={key}");
+    for use_type in ["", "businessEntity"] {
+        assert_eq!(names(&desk, &ask(use_type, address.clone())), ["Ward 3"]);
+    }
+    assert!(names(&desk, &ask("homepage", address.clone())).is_empty());
+    let other = address.replace("/uddi/get", "/uddi/other");
+    assert!(names(&desk, &ask("", other)).is_empty());
+}
+
 /// find_business, argument discoveryURLs: alternatives; the useType counts unless it is empty.
 #[test]
 fn discovery_urls_are_alternatives() {
@@ -103,8 +125,7 @@ fn identifiers_are_alternatives_by_default() {
         names(&desk, &ask(&[one, two, three], &["orLikeKeys"])),
         ["a"]
     );
-    let negated = names(&desk, &ask(&[one, two], &["andAllKeys", "orAllKeys"]));
-    assert_eq!(negated, ["a", "b"]);
+    assert_eq!(names(&desk, &ask(&[one, two], &["orAllKeys"])), ["a", "b"]);
     // The category bag is another bag.
     let category = FindBusiness {
         category_bag: vec![one.clone()],
@@ -203,7 +224,12 @@ fn tmodels_of_bindings_select_businesses() {
         ..FindBusiness::default()
     };
     assert_eq!(names(&desk, &ask(&[t, u])), ["Ward 3"]);
-    assert!(names(&desk, &ask(&[t, chappe_registry::uddi::TModelKey::new(1)])).is_empty());
+    let unknown = chappe_registry::uddi::TModelKey::new(1);
+    let unknown = desk.inquiry().find_business(&ask(&[t, unknown]));
+    assert_eq!(
+        super::code(unknown),
+        chappe_registry::uddi::ErrorCode::InvalidKeyPassed
+    );
 }
 
 /// find_business, argument tModelBag: the list shows only services with a binding that matches.

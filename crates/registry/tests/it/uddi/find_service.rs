@@ -1,8 +1,8 @@
 //! UDDI 2.04 API specification: find_service, and appendix E, search qualifiers.
 
 use chappe_registry::uddi::{
-    BusinessKey, BusinessService, ErrorCode, FindService, GENERAL_KEYWORDS, KeyedReference,
-    Language, MAX_ROWS, Text,
+    BusinessKey, BusinessService, ErrorCode, FindCall, FindQualifiers, FindService,
+    GENERAL_KEYWORDS, KeyedReference, Language, MAX_ROWS, Text,
 };
 
 use super::{Desk, binding, business, code, qualifiers, reference, service};
@@ -88,6 +88,7 @@ fn a_language_restricts_the_names() {
     };
     assert_eq!(names(&desk, &ask("de", "pul")), ["Pulse"]);
     assert_eq!(names(&desk, &ask("en", "pulse")), ["Pulse"]);
+    assert_eq!(names(&desk, &ask("e", "pulse")), ["Pulse"]);
     assert!(names(&desk, &ask("en-gb", "pulse")).is_empty());
     assert!(names(&desk, &ask("de", "pulse")).is_empty());
 }
@@ -140,9 +141,37 @@ fn sorts_by_name() {
     assert_eq!(keys(&[]), turned);
 }
 
-/// Appendix E, sortByDateAsc and sortByDateDesc: by date alone when no sort by name is asked for.
+/// Appendix E, 1.3: case counts for the order where it counts for names.
+#[test]
+fn case_sorts_where_it_counts() {
+    let (desk, _) = with_services(&["b", "B", "a", "b"]);
+    assert_eq!(names(&desk, &named(&[], &[])), ["a", "b", "B", "b"]);
+    let cased = &["caseSensitiveMatch"];
+    assert_eq!(names(&desk, &named(&[], cased)), ["B", "a", "b", "b"]);
+    let first = FindService {
+        max_rows: Some(1),
+        ..named(&[], cased)
+    };
+    assert_eq!(names(&desk, &first), ["B"]);
+}
+
+/// Appendix E, 1.2: sortByDateAsc and sortByDateDesc precede a sort by name that was not asked for, and equal dates
+/// are sorted by name.
 #[test]
 fn sorts_by_date() {
+    let mut desk = Desk::new();
+    let ward = desk.business("ada", "Ward 3");
+    let same = ["z", "y", "x"].map(|name| service(ward, name));
+    let saved = desk.ask("ada", |ada| ada.save_service(&same)).unwrap();
+    saved.wait().unwrap();
+    desk.service("ada", ward, "a");
+    for (words, sorted) in [
+        (["sortByDateAsc"], ["x", "y", "z", "a"]),
+        (["sortByDateDesc"], ["a", "x", "y", "z"]),
+    ] {
+        assert_eq!(names(&desk, &named(&[], &words)), sorted);
+        assert_eq!(names(&desk, &named(&["%"], &words)), sorted);
+    }
     let (desk, _) = with_services(&["b", "c", "a"]);
     assert_eq!(
         names(&desk, &named(&[], &["sortByDateAsc"])),
@@ -283,9 +312,6 @@ fn categories_are_all_required_by_default() {
     assert_eq!(any, ["blue small", "red big"]);
     let like = names(&desk, &ask(&[&red, &blue, &big], &["orLikeKeys"]));
     assert_eq!(like, ["blue big", "red big"]);
-    // orAllKeys negates orLikeKeys.
-    let both = names(&desk, &ask(&[&red, &small], &["orLikeKeys", "orAllKeys"]));
-    assert_eq!(both, ["blue small", "red big"]);
     let other_name = KeyedReference {
         key_name: Some("colour".to_owned()),
         ..red
@@ -352,12 +378,13 @@ fn a_fingerprint_is_of_one_binding() {
     assert_eq!(code(unknown), ErrorCode::InvalidKeyPassed);
 }
 
-/// Appendix E: combineCategoryBags and serviceSubset are only of find_business.
+/// Appendix E, 1.2: combineCategoryBags and serviceSubset are only of find_business, and ignored here.
 #[test]
-fn qualifiers_of_businesses_are_refused() {
-    let (desk, _) = with_services(&[]);
+fn qualifiers_of_businesses_are_ignored() {
+    let (desk, _) = with_services(&["a"]);
     for word in ["combineCategoryBags", "serviceSubset"] {
-        let refused = desk.inquiry().find_service(&named(&[], &[word]));
-        assert_eq!(code(refused), ErrorCode::Unsupported);
+        let parsed = FindQualifiers::parse(FindCall::Service, [word]).unwrap();
+        assert_eq!(parsed, FindQualifiers::default());
+        assert_eq!(names(&desk, &named(&["a"], &[word])), ["a"]);
     }
 }

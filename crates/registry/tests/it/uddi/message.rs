@@ -213,6 +213,86 @@ fn rows_below_one_are_no_limit() {
     }
 }
 
+/// Appendix B.2 and B.3: no header for another actor, and no claim about the encoding of an element of UDDI. The fault has
+/// no detail.
+#[test]
+fn actors_and_encodings_are_refused() {
+    let plain = document("find_business", "", "<name>a</name>");
+    assert!(read(Port::Inquiry, &plain).is_ok());
+    let headed = plain.replace(
+        "<s:Body>",
+        "<s:Header><h xmlns='urn:h' s:actor='urn:other'/></s:Header><s:Body>",
+    );
+    let encoded = plain.replace("<name>", "<name s:encodingStyle=''>");
+    for text in [headed, encoded] {
+        let fault = read(Port::Inquiry, &text).unwrap_err();
+        assert_eq!(
+            (fault.code, fault.detail.len()),
+            (FaultCode::Client, 0),
+            "{text}"
+        );
+    }
+}
+
+/// find_business and find_service: without any argument nothing is found; a businessKey is one, an empty one is none.
+#[test]
+fn a_find_without_arguments_finds_nothing() {
+    let mut desk = Desk::new();
+    let ward = desk.business("ada", "Ward 3");
+    desk.service("ada", ward, "Pulse");
+    let count = |name: &str, attributes: &str, inner: &str| {
+        let request = inquiry(name, attributes, inner).unwrap();
+        let answer = desk.inquiry().answer(request, &Taxonomies::default());
+        match answer.unwrap() {
+            Answer::BusinessList(found) => found.items.len(),
+            Answer::ServiceList(found) => found.items.len(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let qualifiers =
+        "<findQualifiers><findQualifier>sortByNameAsc</findQualifier></findQualifiers>";
+    let of_ward = format!("businessKey='{ward}'");
+    for (name, attributes, inner, found) in [
+        ("find_business", "", qualifiers, 0),
+        ("find_business", "maxRows='5'", "<categoryBag/>", 0),
+        ("find_business", "", "<name>%</name>", 1),
+        ("find_service", "businessKey=''", qualifiers, 0),
+        ("find_service", "", "<name>%</name>", 1),
+        ("find_service", of_ward.as_str(), "", 1),
+    ] {
+        assert_eq!(
+            count(name, attributes, inner),
+            found,
+            "{name} {attributes} {inner}"
+        );
+    }
+}
+
+/// add_ and set_publisherAssertions: all parts of the keyedReference have to be there, if only empty.
+#[test]
+fn an_assertion_has_all_parts() {
+    let key = "uuid:807A2C6A-EE22-470D-ADC7-E0424A337C03";
+    for (reference, is_whole) in [
+        (format!("tModelKey='{key}' keyName='' keyValue=''"), true),
+        (format!("tModelKey='{key}' keyValue='x'"), false),
+        ("keyName='x' keyValue='x'".to_owned(), false),
+        (format!("tModelKey='{key}' keyName='x'"), false),
+    ] {
+        let business = "4cd7e4bc-648b-426d-9936-443eaac8ae23";
+        let inner = format!(
+            "<publisherAssertion><fromKey>{business}</fromKey><toKey>{business}</toKey>\
+             <keyedReference {reference}/></publisherAssertion>"
+        );
+        for name in ["add_publisherAssertions", "set_publisherAssertions"] {
+            let read = publication(name, &inner);
+            match is_whole {
+                true => assert!(read.is_ok(), "{read:?}"),
+                false => is(code(read), ErrorCode::FatalError),
+            }
+        }
+    }
+}
+
 #[test]
 fn faults_say_whose_they_are() {
     let of = |code| fault(&Error::new(code, "why & how"), "test");

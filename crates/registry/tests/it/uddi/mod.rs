@@ -22,8 +22,8 @@ mod taxonomies;
 
 use chappe_registry::uddi::{
     BindingTemplate, BusinessEntity, BusinessKey, BusinessService, Endpoint, Error, ErrorCode,
-    FindQualifiers, Inquiry, KeyedReference, Publisher, ServiceKey, TModel, TModelInstanceInfo,
-    TModelKey, Text, UrlType,
+    FindCall, FindQualifiers, Inquiry, KeyedReference, Publisher, ServiceKey, TModel,
+    TModelInstanceInfo, TModelKey, Text, UrlType,
 };
 use chappe_registry::{Access, MemoryJournal, Principal, Registry};
 
@@ -174,7 +174,7 @@ pub(crate) fn reference(tmodel: TModelKey, value: &str) -> KeyedReference {
 }
 
 pub(crate) fn qualifiers(words: &[&str]) -> FindQualifiers {
-    FindQualifiers::parse(words.iter().copied()).unwrap()
+    FindQualifiers::parse(FindCall::Business, words.iter().copied()).unwrap()
 }
 
 pub(crate) fn code<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorCode {

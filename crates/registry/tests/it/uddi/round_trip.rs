@@ -55,9 +55,9 @@ fn tmodel_key() -> impl Strategy<Value = TModelKey> {
 }
 
 fn references() -> impl Strategy<Value = Vec<KeyedReference>> {
-    let reference = (of(tmodel_key()), of(word()), word());
-    let reference = reference.prop_map(|(tmodel_key, key_name, key_value)| KeyedReference {
-        tmodel_key,
+    let reference = (tmodel_key(), of(word()), word());
+    let reference = reference.prop_map(|(key, key_name, key_value)| KeyedReference {
+        tmodel_key: Some(key),
         key_name,
         key_value,
     });

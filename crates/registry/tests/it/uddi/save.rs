@@ -3,7 +3,8 @@
 use chappe_registry::Entity;
 use chappe_registry::uddi::{
     BindingKey, BusinessEntity, BusinessKey, BusinessService, Contact, Endpoint, ErrorCode,
-    FindService, Key, KeyType, Language, Reachable, ServiceKey, TModel, TModelKey, Text,
+    FindService, GENERAL_KEYWORDS, Key, KeyType, KeyedReference, Language, Reachable, ServiceKey,
+    TModel, TModelKey, Text,
 };
 
 use super::{Desk, binding, business, code, reference, service, tmodel};
@@ -311,8 +312,8 @@ fn projections_show_services_of_others() {
     desk.save_business("bob", detail).unwrap();
 }
 
-/// E_invalidKeyPassed and E_keyRetired for tModels in bags, addresses and bindings, and for the
-/// target of a hostingRedirector.
+/// E_invalidKeyPassed for tModels in bags, addresses and bindings, and for the target of a hostingRedirector, which has
+/// none itself. A hidden tModel may still be referred to.
 #[test]
 fn references_must_exist() {
     let mut desk = Desk::new();
@@ -342,7 +343,14 @@ fn references_must_exist() {
         .key
         .unwrap();
     redirects.endpoint = Endpoint::HostingRedirector(target);
-    let saved = desk.save_binding("ada", redirects).unwrap();
+    let saved = desk.save_binding("ada", redirects.clone()).unwrap();
+    for chained in [saved.key, Some(target)] {
+        redirects.key = chained.filter(|key| *key == target);
+        redirects.endpoint = Endpoint::HostingRedirector(chained.unwrap());
+        let refused = desk.save_binding("ada", redirects.clone()).unwrap_err();
+        assert_eq!(refused.code, ErrorCode::InvalidKeyPassed);
+        assert_eq!(refused.key_type, Some(KeyType::Binding));
+    }
     let found = desk
         .inquiry()
         .binding_detail(&[saved.key.unwrap()])
@@ -353,12 +361,33 @@ fn references_must_exist() {
         .unwrap()
         .wait()
         .unwrap();
-    assert_eq!(
-        code(desk.save_business("ada", in_bag(kind))),
-        ErrorCode::KeyRetired
-    );
-    // Hidden by another: it may still be referred to.
-    desk.save_business("bob", in_bag(kind)).unwrap();
+    for publisher in ["ada", "bob"] {
+        desk.save_business(publisher, in_bag(kind)).unwrap();
+    }
+    let unnamed = KeyedReference {
+        tmodel_key: None,
+        ..reference(kind, "x")
+    };
+    let identified = BusinessEntity {
+        identifier_bag: vec![unnamed.clone()],
+        ..business("x")
+    };
+    let refused = desk.save_business("ada", identified);
+    assert_eq!(code(refused), ErrorCode::InvalidKeyPassed);
+    // A category without a tModelKey is a keyword, which has a name, and gets the key.
+    let keyword = |key_name: Option<&str>| BusinessEntity {
+        category_bag: vec![KeyedReference {
+            key_name: key_name.map(str::to_owned),
+            ..unnamed.clone()
+        }],
+        ..business("x")
+    };
+    for name in [None, Some("")] {
+        let refused = desk.save_business("ada", keyword(name));
+        assert_eq!(code(refused), ErrorCode::InvalidValue);
+    }
+    let saved = desk.save_business("ada", keyword(Some("bed"))).unwrap();
+    assert_eq!(saved.category_bag[0].tmodel_key, Some(GENERAL_KEYWORDS));
     let homeless = desk.save_binding("ada", binding(None, &[]));
     assert_eq!(code(homeless), ErrorCode::InvalidKeyPassed);
     let homeless = BusinessService {

@@ -154,3 +154,46 @@ fn validate_values_checks_every_bag() {
     assert_eq!(check(of_tmodel("red")), None);
     assert_eq!(check(of_tmodel("blue")), Some(ErrorCode::InvalidValue));
 }
+
+/// Appendix I: the canonical sets whose values the registry knows.
+#[test]
+fn canonical_sets_are_checked() {
+    const OWNING: TModelKey = TModelKey::new(0x4064_C064_6D14_4F35_8953_9652_1064_76A9);
+    const OPERATORS: TModelKey = TModelKey::new(0x327A_56F0_3299_4461_BC23_5CD5_13E9_5C55);
+    const REPLACED: TModelKey = TModelKey::new(0xE59A_E320_77A5_11D5_B898_0004_AC49_CC1E);
+    let (invalid, not_here) = (ErrorCode::InvalidValue, ErrorCode::ValueNotAllowed);
+    let mut world = world("red\n");
+    for (reference, expected) in [
+        (reference(TYPES, "tModel"), not_here),
+        (reference(TYPES, "sonnet"), invalid),
+        (reference(OPERATORS, "node"), not_here),
+        (reference(OPERATORS, "nodes"), invalid),
+        (reference(OWNING, "x"), not_here),
+    ] {
+        let refused = world.with_categories(vec![reference.clone()]);
+        assert_eq!(code(refused), expected, "{reference:?}");
+    }
+    let [own, other] = ["ada", "bob"].map(|owner| world.desk.business(owner, "Ward").to_string());
+    let mut owned = |value: &str| {
+        let owned = TModel {
+            category_bag: vec![reference(OWNING, value)],
+            ..tmodel("owned")
+        };
+        world.desk.save_tmodel("ada", owned).map(|_| ())
+    };
+    assert_eq!(owned(&own), Ok(()));
+    assert_eq!(code(owned(&other)), not_here);
+    assert_eq!(code(owned("x")), invalid);
+    let colours = world.colours.to_string();
+    let mut replaced = |value: &str| {
+        world.save_business(BusinessEntity {
+            identifier_bag: vec![reference(REPLACED, value)],
+            ..business("Ward 3")
+        })
+    };
+    for known in [&own, &other, &colours] {
+        assert_eq!(replaced(known), Ok(()));
+    }
+    assert_eq!(code(replaced("x")), invalid);
+    assert_eq!(code(replaced(&TModelKey::new(7).to_string())), invalid);
+}
