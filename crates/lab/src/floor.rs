@@ -7,6 +7,9 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use chappe_log::{Disk as _, File};
+use chappe_transport::FileDisk;
+
 use crate::{Error, timing};
 
 /// A question and its answer, in bytes.
@@ -116,6 +119,50 @@ pub(crate) fn syncs(
     })
 }
 
+/// A file that is written as a node writes its log: appended to in reserved space, and synced.
+///
+/// Its times are a floor only next to those that they are compared with: on an idle processor, and next to other
+/// programs, the same sync takes ten times as long. Therefore the caller takes one time between any two that it measures.
+pub(crate) struct Synced {
+    file: Box<dyn File>,
+    block: Vec<u8>,
+    bytes: u64,
+}
+
+impl Synced {
+    /// Bytes that are reserved at once; reason: a segment of the log.
+    const RESERVED: u64 = 64 << 20;
+
+    /// A new file in a new folder, for appends of `block_bytes`.
+    pub(crate) fn create(folder: &Path, block_bytes: usize) -> Result<Self, Error> {
+        let failed = || Error::io("creating the file of the floor");
+        let disk = FileDisk::open(folder).map_err(failed())?;
+        let mut file = disk.create("floor").map_err(failed())?;
+        file.reserve(Self::RESERVED);
+        Ok(Self {
+            file,
+            block: vec![1; block_bytes],
+            bytes: 0,
+        })
+    }
+
+    /// The time of one append with its sync.
+    pub(crate) fn once(&mut self) -> Result<Duration, Error> {
+        let failed = || Error::io("syncing the file of the floor");
+        let block_bytes = self.block.len() as u64;
+        if self.bytes + block_bytes > Self::RESERVED {
+            self.file.truncate(0).map_err(failed())?;
+            self.file.reserve(Self::RESERVED);
+            self.bytes = 0;
+        }
+        let start = Instant::now();
+        self.file.append(&self.block).map_err(failed())?;
+        self.file.sync().map_err(failed())?;
+        self.bytes += block_bytes;
+        Ok(start.elapsed())
+    }
+}
+
 fn finish<T>(thread: std::thread::ScopedJoinHandle<'_, std::io::Result<T>>) -> Result<T, Error> {
     match thread.join() {
         Ok(result) => result.map_err(Error::io("measuring the cost of the system alone")),
@@ -135,6 +182,18 @@ mod tests {
         };
         assert_eq!(udp(sizes, 3).map(|times| times.len()).ok(), Some(3));
         assert_eq!(tcp(sizes, 2, 3).map(|times| times.len()).ok(), Some(3));
+    }
+
+    #[test]
+    fn a_floor_is_written_in_the_space_reserved_for_it() {
+        let folder = crate::process::Folder::new("floor-synced").unwrap();
+        let path = folder.path().join("floor");
+        let mut floor = Synced::create(&path, 30 << 20).unwrap();
+        for _ in 0..3 {
+            floor.once().unwrap();
+        }
+        let length = std::fs::metadata(path.join("floor")).unwrap().len();
+        assert_eq!(length, 30 << 20);
     }
 
     #[test]

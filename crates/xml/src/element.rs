@@ -234,14 +234,14 @@ impl Element {
     /// Appends character data.
     #[must_use]
     pub fn with_text(mut self, text: impl Into<Str>) -> Self {
-        self.children.push(Node::Text(text.into()));
+        self.push(Node::Text(text.into()));
         self
     }
 
     /// Appends a child element.
     #[must_use]
     pub fn with_child(mut self, child: Self) -> Self {
-        self.children.push(Node::Element(child));
+        self.push(Node::Element(child));
         self
     }
 

@@ -103,9 +103,10 @@ impl Postgres {
         &self.folder
     }
 
-    /// Milliseconds of a transaction of one client that stores so many bytes.
-    pub(crate) fn transaction_ms(&self, bytes: usize, time: Duration) -> Result<f64, String> {
-        self.statement("create table floor (number bigserial primary key, record bytea)")?;
+    /// Milliseconds of a transaction of one client that stores so many bytes: the mean of `count`.
+    pub(crate) fn transaction_ms(&self, bytes: usize, count: usize) -> Result<f64, String> {
+        let columns = "number bigserial primary key, record bytea";
+        self.statement(&format!("create table if not exists floor ({columns})"))?;
         // Bytes that do not compress.
         let mut random = fastrand::Rng::with_seed(1);
         let digits: String = (0..2 * bytes).map(|_| random.digit(16)).collect();
@@ -118,8 +119,8 @@ impl Postgres {
             "prepared",
             "-c",
             "1",
-            "-T",
-            &time.as_secs().to_string(),
+            "-t",
+            &count.to_string(),
             "-f",
         ]);
         bench.arg(script);

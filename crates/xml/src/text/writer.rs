@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::chars::{is_char, is_ncname, repaired_ncname};
@@ -34,20 +35,46 @@ use crate::{Error, Event, EventSink, Name, Value};
 pub struct Writer {
     out: String,
     declared: Declared,
-    /// Qualified names of the open elements, for their end tags.
-    open: Vec<String>,
-    /// The open start tag, to which declarations and attributes may still be added.
-    start: Option<Start>,
+    /// Where `out` has the qualified names of the open elements, for their end tags.
+    open: Vec<Range<usize>>,
+    /// The name of the open start tag, to which declarations and attributes may still be added.
+    start: Option<Name>,
+    /// The attributes of the open start tag, each with the place of its value in `values`.
+    attributes: Vec<(Name, Range<usize>)>,
+    values: String,
     generated: usize,
     ended: bool,
     /// True if invalid content is repaired or omitted, and not an error.
     repairs: bool,
 }
 
-#[derive(Debug)]
-struct Start {
-    name: Name,
-    attributes: Vec<(Name, String)>,
+/// A qualified name.
+#[derive(Debug, PartialEq)]
+struct Qualified<'n> {
+    prefix: Prefix,
+    local: Cow<'n, str>,
+}
+
+#[derive(Debug, PartialEq)]
+enum Prefix {
+    None,
+    Xml,
+    Declared(Arc<str>),
+}
+
+impl Qualified<'_> {
+    fn write(&self, out: &mut String) {
+        let prefix = match &self.prefix {
+            Prefix::None => "",
+            Prefix::Xml => "xml",
+            Prefix::Declared(prefix) => prefix,
+        };
+        if !prefix.is_empty() {
+            out.push_str(prefix);
+            out.push(':');
+        }
+        out.push_str(&self.local);
+    }
 }
 
 impl Writer {
@@ -112,25 +139,23 @@ impl Writer {
         }
     }
 
-    fn qualified(&mut self, name: &Name, attribute: bool) -> Result<String, Error> {
+    fn qualified<'n>(&mut self, name: &'n Name, attribute: bool) -> Result<Qualified<'n>, Error> {
         let local = self.local(name)?;
         let namespace = self.namespace(name)?;
-        if namespace.is_empty() {
+        let prefix = if namespace.is_empty() {
             let default = self.declared.namespace("");
             if !attribute && default.is_some_and(|bound| !bound.is_empty()) {
                 let depth = self.depth();
                 self.declared.remove(depth, "");
                 self.declared.add(depth, "", "");
             }
-            return Ok(local.into_owned());
-        }
-        if namespace == XML {
-            return Ok(format!("xml:{local}"));
-        }
-        Ok(match self.prefix(&namespace, attribute) {
-            prefix if prefix.is_empty() => local.into_owned(),
-            prefix => format!("{prefix}:{local}"),
-        })
+            Prefix::None
+        } else if namespace == XML {
+            Prefix::Xml
+        } else {
+            Prefix::Declared(self.prefix(&namespace, attribute))
+        };
+        Ok(Qualified { prefix, local })
     }
 
     /// Adds a declaration to the open start tag.
@@ -155,10 +180,10 @@ impl Writer {
     }
 
     fn attribute(&mut self, name: Name, value: Value<'_>) -> Result<(), Error> {
-        let Some(start) = &mut self.start else {
+        if self.start.is_none() {
             return Err(Error::misuse("an attribute after content"));
-        };
-        if start.attributes.iter().any(|(other, _)| *other == name) {
+        }
+        if self.attributes.iter().any(|(other, _)| *other == name) {
             return match self.repairs {
                 true => Ok(()),
                 false => Err(Error::misuse("an attribute is repeated")),
@@ -172,27 +197,31 @@ impl Writer {
                 )),
             };
         }
-        let value = value.into_lexical().into_owned();
-        start.attributes.push((name, value));
+        let start = self.values.len();
+        self.values.push_str(&value.lexical());
+        self.attributes.push((name, start..self.values.len()));
         Ok(())
     }
 
     /// Writes the open start tag.
     fn close_start(&mut self) -> Result<(), Error> {
-        let Some(start) = self.start.take() else {
+        let Some(name) = self.start.take() else {
             return Ok(());
         };
-        let name = self.qualified(&start.name, false)?;
-        let mut attributes: Vec<(String, &String)> = Vec::new();
-        for (attribute, value) in &start.attributes {
+        let name = self.qualified(&name, false)?;
+        let attributes = std::mem::take(&mut self.attributes);
+        let mut named: Vec<(Qualified<'_>, Range<usize>)> = Vec::with_capacity(attributes.len());
+        for (attribute, value) in &attributes {
             let qualified = self.qualified(attribute, true)?;
             // Repaired names may have become equal.
-            if attributes.iter().all(|(other, _)| *other != qualified) {
-                attributes.push((qualified, value));
+            if named.iter().all(|(other, _)| *other != qualified) {
+                named.push((qualified, value.clone()));
             }
         }
         self.out.push('<');
-        self.out.push_str(&name);
+        let start = self.out.len();
+        name.write(&mut self.out);
+        let name = start..self.out.len();
         for (prefix, namespace) in self.declared.of_depth(self.open.len() + 1) {
             self.out.push_str(if prefix.is_empty() {
                 " xmlns"
@@ -204,13 +233,20 @@ impl Writer {
             escape(&mut self.out, namespace, true);
             self.out.push('"');
         }
-        for (name, value) in attributes {
-            let _ = write!(self.out, " {name}=\"");
+        for (name, value) in named {
+            self.out.push(' ');
+            name.write(&mut self.out);
+            self.out.push_str("=\"");
+            let value = self.values.get(value).unwrap_or_default();
             escape(&mut self.out, value, true);
             self.out.push('"');
         }
         self.out.push('>');
         self.open.push(name);
+        // The next start tag uses the same memory.
+        self.attributes = attributes;
+        self.attributes.clear();
+        self.values.clear();
         Ok(())
     }
 }
@@ -223,10 +259,7 @@ impl EventSink for Writer {
                 if self.ended {
                     return Err(Error::misuse("a second root element"));
                 }
-                self.start = Some(Start {
-                    name,
-                    attributes: Vec::new(),
-                });
+                self.start = Some(name);
             }
             Event::Namespace { prefix, namespace } => self.declare(&prefix, &namespace)?,
             Event::Attribute(name, value) => self.attribute(name, value)?,
@@ -253,7 +286,9 @@ impl EventSink for Writer {
                     self.out.pop();
                     self.out.push_str("/>");
                 } else {
-                    let _ = write!(self.out, "</{name}>");
+                    self.out.push_str("</");
+                    self.out.extend_from_within(name);
+                    self.out.push('>');
                 }
                 self.declared.leave(self.depth());
                 self.ended = self.open.is_empty();
@@ -276,17 +311,22 @@ fn writable(text: &str) -> Cow<'_, str> {
 
 /// Escapes markup and replaces characters that XML does not allow.
 fn escape(out: &mut String, text: &str, attribute: bool) {
-    for c in text.chars() {
-        match c {
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '&' => out.push_str("&amp;"),
-            '"' if attribute => out.push_str("&quot;"),
-            '\t' if attribute => out.push_str("&#9;"),
-            '\n' if attribute => out.push_str("&#10;"),
-            '\r' => out.push_str("&#13;"),
-            other if is_char(other) => out.push(other),
-            _ => out.push('\u{fffd}'),
-        }
+    let mut written = 0;
+    for (at, c) in text.char_indices() {
+        let instead = match c {
+            '<' => "&lt;",
+            '>' => "&gt;",
+            '&' => "&amp;",
+            '"' if attribute => "&quot;",
+            '\t' if attribute => "&#9;",
+            '\n' if attribute => "&#10;",
+            '\r' => "&#13;",
+            other if is_char(other) => continue,
+            _ => "\u{fffd}",
+        };
+        out.push_str(text.get(written..at).unwrap_or_default());
+        out.push_str(instead);
+        written = at + c.len_utf8();
     }
+    out.push_str(text.get(written..).unwrap_or_default());
 }

@@ -6,10 +6,10 @@ use std::thread;
 use std::time::Instant;
 
 use super::node::{Node, NodeStore};
-use super::soap::Soap;
+use super::soap::{Connection, Soap};
 use super::under_test::{UnderTest as _, inquiries, publish};
 use super::{Bench, STEP, TABLE, median_ms};
-use crate::{Error, Limit, Reference, Report};
+use crate::{Error, Limit, Reference, Report, timing};
 
 /// Clients at once.
 pub(super) const CLIENTS: usize = 16;
@@ -27,6 +27,8 @@ pub(super) struct Large {
     pub(super) opened_s: f64,
     /// Resident bytes of that node.
     pub(super) resident: f64,
+    /// Seconds until the facets of all entities are counted, over REST, and of those of one kind.
+    pub(super) facets_s: [f64; 2],
 }
 
 impl Large {
@@ -60,7 +62,24 @@ impl Large {
         report.row(&name, self.opened_s, "s", note);
         let reference = Reference::new("15 s", 15.0);
         report.target(name, (self.opened_s, "s"), reference, Limit::AtMost(1.0));
+        for (entities, value) in ["all entities", "services"].into_iter().zip(self.facets_s) {
+            let name = format!("facets of {entities}, {} services", many.0);
+            report.row(&name, value, "s", "over REST");
+            let reference = Reference::new("1 s", 1.0);
+            report.target(name, (value, "s"), reference, Limit::AtMost(1.0));
+        }
     }
+}
+
+/// Seconds of a request for facets, the median of five.
+fn facets_s(node: &Node, criteria: &str) -> Result<f64, Error> {
+    let fields = format!("Authorization: Bearer {}\r\n", node.token);
+    let path = format!("/api/v1/entities?facets=50&limit=1{criteria}");
+    let mut connection = Connection::open(&node.address.host)?;
+    let times = timing::each(5, |_| {
+        connection.request("GET", &path, &fields, "").map(drop)
+    })?;
+    Ok(median_ms(&times) / 1e3)
 }
 
 /// Publishes services by sixteen clients at once.
@@ -135,6 +154,7 @@ impl Bench<'_> {
         measured.opened_s = node.opened_in.as_secs_f64();
         measured.resident = node.resident()? as f64;
         node.client()?.inquire(&super::service::name_of(all - 1))?;
+        measured.facets_s = [facets_s(&node, "")?, facets_s(&node, "&kind=service")?];
         Ok(measured)
     }
 }

@@ -24,11 +24,11 @@ use std::time::Duration;
 
 use java::{JenaPoint, Juddi, jena};
 use node::{Node, NodeStore};
-use under_test::{Point, curve, inquiries, point};
+use under_test::{Point, UnderTest as _, curve, inquiries, point};
 
 use crate::pinned::Pinned;
 use crate::process::Folder;
-use crate::{Error, Report, Settings, floor};
+use crate::{Error, Report, Settings};
 
 /// Services at which the paper's tables are.
 const TABLE: usize = 2_000;
@@ -75,6 +75,15 @@ const QUICK: Sizes = Sizes {
     repeats: 50,
 };
 
+/// Changes of an entity's metadata, in ms.
+#[derive(Default)]
+struct Pieces {
+    /// Attach, update, delete.
+    steps: [f64; 3],
+    /// The disk alone, meanwhile.
+    fdatasync: f64,
+}
+
 /// The curves of the semantic publication.
 #[derive(Default)]
 struct Semantic {
@@ -90,8 +99,8 @@ struct Semantic {
     processor_ms: f64,
     /// Inquiries by metadata with the rare pattern first and last, and by name, in ms.
     orders: [f64; 3],
-    /// Attach, update, delete, with one piece and with many, in ms.
-    pieces: [[f64; 3]; 2],
+    /// With one piece and with many on the entity.
+    pieces: [Pieces; 2],
 }
 
 /// A part that may have failed, with the reason.
@@ -100,7 +109,6 @@ type Part<T> = Result<T, String>;
 /// All that was measured.
 struct Outcome {
     sizes: Sizes,
-    fdatasync_ms: f64,
     cryptography_ms: Part<f64>,
     library: Part<Vec<Point>>,
     levels: Vec<(&'static str, Part<Vec<Point>>)>,
@@ -111,7 +119,6 @@ struct Outcome {
     signed: Part<[Vec<Point>; 2]>,
     postgres: Part<shared::Postgres>,
     memory: Part<Vec<(usize, f64)>>,
-    large: Part<large::Large>,
 }
 
 struct Bench<'a> {
@@ -122,7 +129,7 @@ struct Bench<'a> {
     random: fastrand::Rng,
 }
 
-/// Runs the part.
+/// Measures all but the largest registry.
 pub(super) fn run(settings: &Settings, report: &mut Report) -> Result<(), Error> {
     let outcome = with_bench(settings, |bench| bench.measure())?;
     outcome.report(report);
@@ -180,7 +187,6 @@ impl Bench<'_> {
     fn measure(&mut self) -> Result<Outcome, Error> {
         let size = (self.sizes.curve, STEP);
         self.progress("floors");
-        let syncs = floor::syncs(self.folder, 1, RECORD_BYTES, Duration::ZERO, 300)?;
         let cryptography_ms = signed::bare_ms().map_err(text);
         self.progress("the library in memory");
         let library = self.in_memory(size).map_err(text);
@@ -214,11 +220,8 @@ impl Bench<'_> {
         let postgres = self.postgres();
         self.progress("memory of a node");
         let memory = self.memory().map_err(text);
-        self.progress("the largest registry");
-        let large = self.large().map_err(text);
         Ok(Outcome {
             sizes: self.sizes,
-            fdatasync_ms: median_ms(&syncs),
             cryptography_ms,
             library,
             levels: levels.into(),
@@ -229,7 +232,6 @@ impl Bench<'_> {
             signed,
             postgres,
             memory,
-            large,
         })
     }
 
@@ -247,8 +249,10 @@ impl Bench<'_> {
             Node::start(&self.program, &folder, &NodeStore::Log, is_signed)
         };
         let (plain, signed) = (node("unsigned", false)?, node("signed", true)?);
-        let plain = curve(&mut plain.client()?, size, &mut self.random)?;
-        let signed = curve(&mut signed.signing_client()?, size, &mut self.random)?;
+        let mut plain = plain.client()?.with_floor(plain.floor()?);
+        let plain = curve(&mut plain, size, &mut self.random)?;
+        let mut signed = signed.signing_client()?.with_floor(signed.floor()?);
+        let signed = curve(&mut signed, size, &mut self.random)?;
         Ok([plain, signed])
     }
 
@@ -256,7 +260,7 @@ impl Bench<'_> {
     fn semantic(&mut self) -> Result<Semantic, Error> {
         let folder = self.subfolder("node")?;
         let node = Node::start(&self.program, &folder, &NodeStore::Log, false)?;
-        let mut client = node.client()?;
+        let mut client = node.client()?.with_floor(node.floor()?);
         let mut measured = Semantic::default();
         let mut keys = Vec::new();
         for from in (0..self.sizes.curve).step_by(STEP) {
@@ -314,8 +318,9 @@ impl Bench<'_> {
 }
 
 /// Attaches, updates and deletes pieces of an entity; the median of each in milliseconds.
-fn pieces(client: &mut soap::Soap, subject: &str, repeats: usize) -> Result<[f64; 3], Error> {
+fn pieces(client: &mut soap::Soap, subject: &str, repeats: usize) -> Result<Pieces, Error> {
     let mut times: [Vec<Duration>; 3] = Default::default();
+    let mut floor: Vec<Duration> = Vec::new();
     for number in 0..repeats {
         const TYPE: &str = "urn:bench:piece";
         let (first, second) = (format!("{number}"), format!("again {number}"));
@@ -323,6 +328,10 @@ fn pieces(client: &mut soap::Soap, subject: &str, repeats: usize) -> Result<[f64
         times[0].push(time);
         times[1].push(client.attach(subject, &key, (TYPE, &second))?.1);
         times[2].push(client.detach(&key)?);
+        floor.extend(client.floor()?);
     }
-    Ok(times.map(|times| median_ms(&times)))
+    Ok(Pieces {
+        steps: times.map(|times| median_ms(&times)),
+        fdatasync: median_ms(&floor),
+    })
 }

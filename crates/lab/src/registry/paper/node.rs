@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::signed;
 use super::soap::{Address, Connection, Soap};
+use super::{RECORD_BYTES, signed};
+use crate::floor::Synced;
 use crate::process::{self, Process};
 use crate::{Error, Settings};
 
@@ -26,6 +27,7 @@ pub(super) struct Node {
     pub(super) token: String,
     /// Time from its start until it was ready.
     pub(super) opened_in: Duration,
+    folder: PathBuf,
 }
 
 /// The configuration: durable at level `power`, without a pause between commits, room for 100,000 services.
@@ -112,12 +114,18 @@ impl Node {
             },
             token: token.trim().to_owned(),
             opened_in,
+            folder: folder.to_owned(),
         })
     }
 
     /// A client of its operator.
     pub(super) fn client(&self) -> Result<Soap, Error> {
         Soap::connect(&self.address, ("operator", &self.token), None)
+    }
+
+    /// The floor of its changes, at its disk.
+    pub(super) fn floor(&self) -> Result<Synced, Error> {
+        Synced::create(&self.folder.join("floor"), RECORD_BYTES)
     }
 
     /// A client that signs, of an account that is recognized by its certificate.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::node::{Node, NodeStore};
-use super::under_test::{Point, UnderTest as _, curve, publish};
+use super::under_test::{Point, UnderTest as _, point, publish};
 use super::{Bench, Part, RECORD_BYTES, STEP, text};
 use crate::percentile;
 use crate::write::postgres;
@@ -27,7 +27,6 @@ impl Bench<'_> {
     pub(super) fn postgres(&mut self) -> Part<Postgres> {
         let folder = self.subfolder("postgres").map_err(text)?;
         let server = postgres::Postgres::start(&folder)?;
-        let transaction_ms = server.transaction_ms(RECORD_BYTES, Duration::from_secs(3))?;
         let host = server.folder().display();
         let store = NodeStore::Postgres(format!("postgres://postgres@/postgres?host={host}"));
         let start = |name: &str| {
@@ -37,7 +36,15 @@ impl Bench<'_> {
         let (one, other) = (start("postgres-one")?, start("postgres-other")?);
         let mut client = one.client().map_err(text)?;
         let services = self.sizes.signed;
-        let points = curve(&mut client, (services, STEP), &mut self.random).map_err(text)?;
+        let (mut points, mut transactions) = (Vec::new(), Vec::new());
+        for from in (0..services).step_by(STEP) {
+            let (point, _) = point(&mut client, (from, STEP), &mut self.random).map_err(text)?;
+            points.push(point);
+            // Next to the publications, in the same state of the server and the disk.
+            transactions.push(server.transaction_ms(RECORD_BYTES, STEP)?);
+        }
+        transactions.sort_by(f64::total_cmp);
+        let middle = transactions.get(transactions.len() / 2).copied();
         let mut reader = other.client().map_err(text)?;
         let mut visible = Vec::new();
         for number in services..services + self.sizes.repeats {
@@ -53,7 +60,7 @@ impl Bench<'_> {
         }
         let mut at = |percent| percentile(&mut visible, percent).as_secs_f64() * 1e3;
         Ok(Postgres {
-            transaction_ms,
+            transaction_ms: middle.unwrap_or_default(),
             points,
             visible_ms: [at(50.0), at(99.0)],
         })

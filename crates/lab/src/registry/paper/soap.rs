@@ -8,6 +8,7 @@ use super::service::{Requests, Step};
 use super::signed::Signing;
 use super::under_test::{Keys, UnderTest, between};
 use crate::Error;
+use crate::floor::Synced;
 
 /// A message in an envelope.
 pub(super) fn envelope(inner: &str) -> String {
@@ -124,6 +125,8 @@ pub(super) struct Soap {
     requests: Requests,
     /// Signs requests and checks answers.
     pub(super) signing: Option<Signing>,
+    /// The disk alone, written between the requests.
+    floor: Option<Synced>,
 }
 
 impl Soap {
@@ -140,6 +143,7 @@ impl Soap {
             token: String::new(),
             requests: Requests::new()?,
             signing,
+            floor: None,
         };
         if client.signing.is_none() {
             let request = format!(
@@ -160,7 +164,16 @@ impl Soap {
             token: self.token.clone(),
             requests: Requests::new()?,
             signing: None,
+            floor: None,
         })
+    }
+
+    /// The same client, which writes to the floor after each publication.
+    pub(super) fn with_floor(self, floor: Synced) -> Self {
+        Self {
+            floor: Some(floor),
+            ..self
+        }
     }
 
     /// Sends what is in a body; returns the answer and the time until it was there, signing and checking included.
@@ -196,6 +209,10 @@ impl UnderTest for Soap {
             true => Ok(time + more),
             false => Err(Error::Failed(format!("{name} is not in {detail}"))),
         }
+    }
+
+    fn floor(&mut self) -> Result<Option<Duration>, Error> {
+        self.floor.as_mut().map(Synced::once).transpose()
     }
 
     fn resident(&self) -> Option<u64> {

@@ -29,6 +29,10 @@ pub(super) trait UnderTest {
     fn save(&mut self, step: Step, name: &str, keys: &mut Keys) -> Result<Duration, Error>;
     /// find_service by name, then get_serviceDetail of the key that was found, and the time of both.
     fn inquire(&mut self, name: &str) -> Result<Duration, Error>;
+    /// The time of one write of the same size at its disk alone, if it syncs each change.
+    fn floor(&mut self) -> Result<Option<Duration>, Error> {
+        Ok(None)
+    }
     /// Bytes of memory of the process, if it is one.
     fn resident(&self) -> Option<u64> {
         None
@@ -44,6 +48,8 @@ pub(super) struct Point {
     pub(super) publish: Vec<Duration>,
     /// The three requests of each.
     pub(super) steps: Vec<[Duration; 3]>,
+    /// The disk alone, once after each publication.
+    pub(super) floor: Vec<Duration>,
     /// Inquiries of the hundred.
     pub(super) inquire: Vec<Duration>,
     pub(super) resident: Option<u64>,
@@ -57,6 +63,10 @@ impl Point {
 
     pub(super) fn publish_ms(&self) -> f64 {
         Self::median(&self.publish)
+    }
+
+    pub(super) fn floor_ms(&self) -> f64 {
+        Self::median(&self.floor)
     }
 
     pub(super) fn inquire_ms(&self) -> f64 {
@@ -94,6 +104,7 @@ pub(super) fn point(
         keys.push(given);
         point.publish.push(times.iter().sum());
         point.steps.push(times);
+        point.floor.extend(target.floor()?);
     }
     point.services = from + count;
     point.inquire = inquiries(target, point.services, count, random)?;
