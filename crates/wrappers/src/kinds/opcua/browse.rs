@@ -8,10 +8,10 @@ use chappe_stream::{FieldType, name_part};
 use opcua_core::ResponseMessage;
 use opcua_crypto::SecurityPolicy;
 use opcua_types::{
-    BrowseDescription, BrowseDirection, BrowseNextRequest, BrowseRequest,
-    BrowseResult, BrowseResultMask, ByteString, EndpointDescription, MessageSecurityMode, NodeClass,
-    NodeClassMask, NodeId, Range, ReferenceDescription, ReferenceTypeId, Variant, VariantScalarTypeId,
-    VariantTypeId,
+    BrowseDescription, BrowseDirection, BrowseNextRequest, BrowseRequest, BrowseResult,
+    BrowseResultMask, ByteString, EndpointDescription, MessageSecurityMode, NodeClass,
+    NodeClassMask, NodeId, Range, ReferenceDescription, ReferenceTypeId, Variant,
+    VariantScalarTypeId, VariantTypeId,
 };
 
 use super::connection::{
@@ -67,8 +67,12 @@ pub(super) fn browse(address: &str) -> Result<String, WrapperError> {
     let (found, listed) = run(async {
         let fault = |fault: Fault| fault.error(address);
         let security = Security::of(&target)?;
-        let found = endpoints(address, &target.place, &security).await.map_err(fault)?;
-        let is_open = found.iter().any(|it| it.security_mode == MessageSecurityMode::None);
+        let found = endpoints(address, &target.place, &security)
+            .await
+            .map_err(fault)?;
+        let is_open = found
+            .iter()
+            .any(|it| it.security_mode == MessageSecurityMode::None);
         if !is_open {
             return Ok((found, Vec::new()));
         }
@@ -97,7 +101,15 @@ async fn variables(connection: &Connection) -> Result<Vec<Variable>, Fault> {
                 continue;
             }
             let mut names: Vec<String> = names.clone();
-            names.push(reference.browse_name.name.as_ref().chars().take(64).collect());
+            names.push(
+                reference
+                    .browse_name
+                    .name
+                    .as_ref()
+                    .chars()
+                    .take(64)
+                    .collect(),
+            );
             let is_variable = reference.node_class == NodeClass::Variable;
             if is_variable && found.len() < FIELDS_MAX {
                 found.push((id.node_id.clone(), names.clone()));
@@ -114,7 +126,10 @@ async fn variables(connection: &Connection) -> Result<Vec<Variable>, Fault> {
     let values = read_values(connection, ids.iter().map(value_of).collect()).await?;
     let units = units(connection, &ids).await?;
     let ranges = properties(connection, &ids, "EURange").await?;
-    let all = found.into_iter().zip(values).zip(units.into_iter().zip(ranges));
+    let all = found
+        .into_iter()
+        .zip(values)
+        .zip(units.into_iter().zip(ranges));
     let variable = |(((id, names), value), (unit, range))| Variable {
         id,
         names,
@@ -129,7 +144,9 @@ fn range_of(value: Option<Variant>) -> Option<(f64, f64)> {
     let Variant::ExtensionObject(object) = value? else {
         return None;
     };
-    object.inner_as::<Range>().map(|range| (range.low, range.high))
+    object
+        .inner_as::<Range>()
+        .map(|range| (range.low, range.high))
 }
 
 /// What a node refers to: objects and variables that are parts of it. Properties are left out.
@@ -203,9 +220,12 @@ fn field_type(value: &Variant) -> Option<(FieldType, &'static str)> {
         Id::Float | Id::Double => (FieldType::Double, "double"),
         id if is_number(id) => (FieldType::Integer, "integer"),
         Id::ByteString => (FieldType::Bytes, "bytes"),
-        Id::String | Id::LocalizedText | Id::DateTime | Id::Guid | Id::QualifiedName | Id::NodeId => {
-            (FieldType::Text, "text")
-        }
+        Id::String
+        | Id::LocalizedText
+        | Id::DateTime
+        | Id::Guid
+        | Id::QualifiedName
+        | Id::NodeId => (FieldType::Text, "text"),
         _ => return None,
     })
 }
@@ -236,7 +256,10 @@ fn print(address: &str, endpoints: &[EndpointDescription], variables: &[Variable
             true => String::new(),
             false => format!(", fingerprint {}", fingerprint(der)),
         };
-        let name: String = endpoint_name(endpoint).chars().filter(|it| !it.is_control()).collect();
+        let name: String = endpoint_name(endpoint)
+            .chars()
+            .filter(|it| !it.is_control())
+            .collect();
         let _ = writeln!(toml, "# the server offers: {name}{certificate}");
     }
     let _ = writeln!(
@@ -248,14 +271,24 @@ fn print(address: &str, endpoints: &[EndpointDescription], variables: &[Variable
     // A stream of its own for each object, so that fields have short names.
     let mut objects: BTreeMap<String, Vec<&Variable>> = BTreeMap::new();
     for variable in variables {
-        let parents = variable.names.split_last().map_or(&[][..], |(_, parents)| parents);
+        let parents = variable
+            .names
+            .split_last()
+            .map_or(&[][..], |(_, parents)| parents);
         let parts: Vec<String> = parents.iter().map(|name| name_part(name)).collect();
         let name: String = parts.join(".");
-        let name = if chappe_stream::check_name(&name).is_ok() { name } else { "objects".to_owned() };
+        let name = if chappe_stream::check_name(&name).is_ok() {
+            name
+        } else {
+            "objects".to_owned()
+        };
         objects.entry(name).or_default().push(variable);
     }
     if variables.is_empty() {
-        let _ = writeln!(toml, "# No variable can be read without a login; name the nodes that you know.");
+        let _ = writeln!(
+            toml,
+            "# No variable can be read without a login; name the nodes that you know."
+        );
         objects.insert("opcua".to_owned(), Vec::new());
     }
     for (stream, variables) in objects {
@@ -268,7 +301,11 @@ fn print(address: &str, endpoints: &[EndpointDescription], variables: &[Variable
         // A table without a field would be a fault.
         let is_empty = !lines.iter().any(|(_, is_used)| *is_used);
         let mark = if is_empty { "# " } else { "" };
-        let _ = writeln!(toml, "\n{mark}[[nodes]]\n{mark}stream_name = {}\n{mark}fields = [", quoted(&stream));
+        let _ = writeln!(
+            toml,
+            "\n{mark}[[nodes]]\n{mark}stream_name = {}\n{mark}fields = [",
+            quoted(&stream)
+        );
         for (line, is_used) in lines {
             let mark = if is_used { "" } else { "# " };
             let _ = writeln!(toml, "    {mark}{line}");
@@ -284,7 +321,12 @@ fn line(variable: &Variable, names: &mut HashSet<String>) -> (String, bool) {
     while !names.insert(name.clone()) {
         name.push('_');
     }
-    let plain = |text: String| -> String { text.chars().filter(|it| !it.is_control()).take(80).collect() };
+    let plain = |text: String| -> String {
+        text.chars()
+            .filter(|it| !it.is_control())
+            .take(80)
+            .collect()
+    };
     let value = variable.value.as_ref();
     let mut notes = vec![plain(value.map_or("no value".to_owned(), describe))];
     let unit = match &variable.unit {
@@ -303,10 +345,16 @@ fn line(variable: &Variable, names: &mut HashSet<String>) -> (String, bool) {
     let id = quoted(&variable.id.to_string());
     let name = quoted(&name);
     let is_number = found.is_some_and(|(it, _)| {
-        matches!(it, FieldType::Double | FieldType::Integer | FieldType::Samples)
+        matches!(
+            it,
+            FieldType::Double | FieldType::Integer | FieldType::Samples
+        )
     });
     let unit = if is_number { unit } else { String::new() };
-    let line = format!("{{ name = {name}, node = {id}, type = \"{word}\"{unit} }}, # {}", notes.join(", "));
+    let line = format!(
+        "{{ name = {name}, node = {id}, type = \"{word}\"{unit} }}, # {}",
+        notes.join(", ")
+    );
     (line, found.is_some())
 }
 
@@ -330,17 +378,25 @@ mod tests {
     fn the_printed_file_is_valid() {
         let found = [
             variable("a", &["Boiler 1", "Temp °C"], Some(Variant::Double(1.5))),
-            variable("b\"\n", &["Boiler 1", "Temp °C"], Some(Variant::from("x\ny"))),
+            variable(
+                "b\"\n",
+                &["Boiler 1", "Temp °C"],
+                Some(Variant::from("x\ny")),
+            ),
             variable("c", &["Count"], Some(Variant::Int32(7))),
             variable("d", &["Empty", "Nothing"], None),
         ];
         let toml = print("opc.tcp://10.0.0.5:4840", &[], &found);
         let file = wrapper_file(&toml);
-        file.kind().unwrap_or_else(|fault| panic!("{fault}\n{toml}"));
+        file.kind()
+            .unwrap_or_else(|fault| panic!("{fault}\n{toml}"));
         let plan = super::super::settings::Plan::of(&file).unwrap();
         let streams: Vec<&str> = plan.groups.iter().map(|it| &*it.stream).collect();
         assert_eq!(streams, ["boiler-1", "objects"], "{toml}");
-        assert!(toml.contains("unit = \"Cel\"") && toml.contains("range 0 to 100"), "{toml}");
+        assert!(
+            toml.contains("unit = \"Cel\"") && toml.contains("range 0 to 100"),
+            "{toml}"
+        );
     }
 
     proptest! {

@@ -10,11 +10,11 @@ use opcua_client::{AsyncSecureChannel, IdentityToken, SessionRetryPolicy, UARequ
 use opcua_core::sync::RwLock;
 use opcua_core::{RequestMessage, ResponseMessage};
 use opcua_types::{
-    ApplicationDescription, ApplicationType, AttributeId, BrowsePath, BrowsePathResult,
-    ByteString, CloseSessionRequest, ContextOwned, DataValue, DateTime, DecodingOptions,
-    EndpointDescription, GetEndpointsRequest, HistoryReadRequest, HistoryReadResult,
-    HistoryReadValueId, MessageSecurityMode, NamespaceMap, NodeId, ReadRawModifiedDetails,
-    ReadRequest, ReadValueId, RequestHeader, ResponseHeader, StatusCode, TimestampsToReturn,
+    ApplicationDescription, ApplicationType, AttributeId, BrowsePath, BrowsePathResult, ByteString,
+    CloseSessionRequest, ContextOwned, DataValue, DateTime, DecodingOptions, EndpointDescription,
+    GetEndpointsRequest, HistoryReadRequest, HistoryReadResult, HistoryReadValueId,
+    MessageSecurityMode, NamespaceMap, NodeId, ReadRawModifiedDetails, ReadRequest, ReadValueId,
+    RequestHeader, ResponseHeader, StatusCode, TimestampsToReturn,
     TranslateBrowsePathsToNodeIdsRequest,
 };
 use tokio::task::AbortHandle;
@@ -107,10 +107,14 @@ fn hint(status: StatusCode) -> Option<&'static str> {
         | StatusCode::BadCertificateUriInvalid => {
             "let the server trust the certificate of this client: opcua/NAME/own/cert.der beside the wrapper's file, unless `certificate` names another"
         }
-        StatusCode::BadCertificateTimeInvalid => "renew the certificate, and check the clocks of both",
+        StatusCode::BadCertificateTimeInvalid => {
+            "renew the certificate, and check the clocks of both"
+        }
         StatusCode::BadIdentityTokenRejected
         | StatusCode::BadIdentityTokenInvalid
-        | StatusCode::BadUserAccessDenied => "check user and password_file, or the user's certificate",
+        | StatusCode::BadUserAccessDenied => {
+            "check user and password_file, or the user's certificate"
+        }
         StatusCode::BadTooManySessions => {
             "the server has too many sessions; a killed node leaves one until session_timeout_s"
         }
@@ -180,14 +184,21 @@ async fn open(
             max_chunk_count: FRAMES_MAX,
         },
         CHANNEL_TIME_MS,
-        Arc::new(RwLock::new(ContextOwned::new_default(NamespaceMap::new(), options()))),
+        Arc::new(RwLock::new(ContextOwned::new_default(
+            NamespaceMap::new(),
+            options(),
+        ))),
     );
     let mut events = channel.connect_no_retry(&connect).await?;
     // A task of its own: if a hostile frame lets the library panic, the task ends, and with it all requests.
     let pump = tokio::spawn(async move {
         while !matches!(events.poll().await, TransportPollResult::Closed(_)) {}
     });
-    let state = connect.state.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let state = connect
+        .state
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
     let connection = Connection {
         channel,
         token: NodeId::null(),
@@ -237,17 +248,24 @@ pub(super) fn endpoint_name(endpoint: &EndpointDescription) -> String {
 
 fn good(header: &ResponseHeader) -> Result<(), Fault> {
     match header.service_result.is_bad() {
-        true => Err(Fault::new(header.service_result, "the server refused a request")),
+        true => Err(Fault::new(
+            header.service_result,
+            "the server refused a request",
+        )),
         false => Ok(()),
     }
 }
 
 fn unexpected(message: &ResponseMessage) -> Fault {
     match message {
-        ResponseMessage::ServiceFault(fault) => {
-            Fault::new(fault.response_header.service_result, "the server refused a request")
-        }
-        _ => Fault::new(StatusCode::BadUnknownResponse, "the server answered another request"),
+        ResponseMessage::ServiceFault(fault) => Fault::new(
+            fault.response_header.service_result,
+            "the server refused a request",
+        ),
+        _ => Fault::new(
+            StatusCode::BadUnknownResponse,
+            "the server answered another request",
+        ),
     }
 }
 
@@ -284,7 +302,11 @@ impl Connection {
             ..endpoint.clone()
         };
         security.check_server(target, &endpoint.server_certificate)?;
-        let activated = timeout(2 * ANSWER_TIME, activate(target, &endpoint, &security, session)).await;
+        let activated = timeout(
+            2 * ANSWER_TIME,
+            activate(target, &endpoint, &security, session),
+        )
+        .await;
         let activated = activated.unwrap_or_else(|_| Err(Fault::silence(2 * ANSWER_TIME)));
         activated.map_err(|fault| fault.error(&target.url))
     }
@@ -337,14 +359,19 @@ impl Connection {
     }
 
     /// The nodes of browse paths; as many results as paths.
-    pub(super) async fn translate(&self, paths: Vec<BrowsePath>) -> Result<Vec<BrowsePathResult>, Fault> {
+    pub(super) async fn translate(
+        &self,
+        paths: Vec<BrowsePath>,
+    ) -> Result<Vec<BrowsePathResult>, Fault> {
         let count = paths.len();
         let build = |request_header| TranslateBrowsePathsToNodeIdsRequest {
             request_header,
             browse_paths: Some(paths),
         };
         let results = self.request(ANSWER_TIME, build, |answer| match answer {
-            ResponseMessage::TranslateBrowsePathsToNodeIds(it) => Ok((it.response_header, it.results)),
+            ResponseMessage::TranslateBrowsePathsToNodeIds(it) => {
+                Ok((it.response_header, it.results))
+            }
             other => Err(other),
         });
         counted(results.await?, count)
@@ -382,7 +409,9 @@ impl Connection {
             other => Err(other),
         });
         let mut results = counted(results.await?, 1)?;
-        results.pop().ok_or_else(|| Fault::new(StatusCode::BadUnknownResponse, "no result"))
+        results
+            .pop()
+            .ok_or_else(|| Fault::new(StatusCode::BadUnknownResponse, "no result"))
     }
 
     /// Ends the session, so that the server need not wait for it.

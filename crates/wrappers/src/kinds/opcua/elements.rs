@@ -71,7 +71,8 @@ impl Elements {
             }
         };
         let place = self.places.get(&(node.group, time)).copied();
-        let place = place.and_then(|(part, at)| self.batch.parts.get_mut(part)?.elements.get_mut(at));
+        let place =
+            place.and_then(|(part, at)| self.batch.parts.get_mut(part)?.elements.get_mut(at));
         if let Some(element) = place
             && let Some(field) = element.values.get_mut(node.field)
             && *field == Value::Null
@@ -99,7 +100,11 @@ impl Elements {
         self.bytes += element_weight(&element);
         // Two tables may fill one stream, with two keys.
         self.batch.push(&group.stream, &group.definition, element);
-        let last = self.batch.parts.iter().rposition(|part| part.stream == group.stream);
+        let last = self
+            .batch
+            .parts
+            .iter()
+            .rposition(|part| part.stream == group.stream);
         if let Some(part) = last {
             let at = self.batch.parts[part].elements.len() - 1;
             self.places.insert((node.group, time), (part, at));
@@ -129,7 +134,8 @@ impl Elements {
     /// The batch, if there is anything in it.
     pub(super) fn take(&mut self) -> Option<Batch> {
         let batch = std::mem::take(self).batch;
-        let is_empty = batch.parts.is_empty() && batch.undecodable.is_empty() && batch.lost.is_empty();
+        let is_empty =
+            batch.parts.is_empty() && batch.undecodable.is_empty() && batch.lost.is_empty();
         (!is_empty).then_some(batch)
     }
 }

@@ -139,7 +139,8 @@ impl Follower {
                 return;
             }
             let hint = error.hint().map(|hint| format!(" (hint: {hint})"));
-            self.condition.waits(format!("{error}{}", hint.unwrap_or_default()));
+            self.condition
+                .waits(format!("{error}{}", hint.unwrap_or_default()));
             self.notes.add(format!("{error}; connecting again"));
             tokio::select! {
                 () = sleep(pause) => {}
@@ -189,7 +190,9 @@ impl Follower {
     async fn follow(&mut self, connection: &Connection, is_resumed: bool) -> Result<(), Fault> {
         let kept = match (&self.subscription, is_resumed) {
             (Some(_), true) => true,
-            (Some(subscription), false) => subscription::transfer(connection, subscription.id).await?,
+            (Some(subscription), false) => {
+                subscription::transfer(connection, subscription.id).await?
+            }
             (None, _) => false,
         };
         if !kept {
@@ -205,7 +208,9 @@ impl Follower {
         let mut publishes = Publishes::default();
         loop {
             while publishes.0.len() < PUBLISHES {
-                publishes.0.push_back((Box::pin(publish(connection, self.acknowledgements())), None));
+                publishes
+                    .0
+                    .push_back((Box::pin(publish(connection, self.acknowledgements())), None));
             }
             let answer = tokio::select! {
                 answer = timeout(SILENCE, publishes.next()) => answer,
@@ -218,7 +223,12 @@ impl Follower {
             let answer = match answer {
                 Err(_) => return Err(Fault::silence(SILENCE)),
                 // The server did not want to wait for so long, or not for so many.
-                Ok(Err(fault)) if matches!(fault.status, StatusCode::BadTooManyPublishRequests) && !publishes.0.is_empty() => continue,
+                Ok(Err(fault))
+                    if matches!(fault.status, StatusCode::BadTooManyPublishRequests)
+                        && !publishes.0.is_empty() =>
+                {
+                    continue;
+                }
                 Ok(answer) => answer?,
             };
             self.worked = Some(Instant::now());
@@ -240,7 +250,11 @@ impl Follower {
     }
 
     /// Takes a notification, and those that are missing before it; returns false when the wrapper is gone.
-    async fn notified(&mut self, connection: &Connection, answer: PublishResponse) -> Result<bool, Fault> {
+    async fn notified(
+        &mut self,
+        connection: &Connection,
+        answer: PublishResponse,
+    ) -> Result<bool, Fault> {
         let message = answer.notification_message;
         let Some(subscription) = &mut self.subscription else {
             return Ok(true);
@@ -250,7 +264,9 @@ impl Follower {
             return Ok(true);
         }
         let is_alive = message.notification_data.as_ref().is_none_or(Vec::is_empty);
-        let arrival = subscription.numbers.arrived(message.sequence_number, is_alive);
+        let arrival = subscription
+            .numbers
+            .arrived(message.sequence_number, is_alive);
         let mut is_whole = true;
         match arrival {
             Arrival::Next => {}
@@ -265,7 +281,9 @@ impl Follower {
                             }
                         }
                         // The server has it no longer.
-                        Err(fault) if fault.status == StatusCode::BadMessageNotAvailable => is_whole = false,
+                        Err(fault) if fault.status == StatusCode::BadMessageNotAvailable => {
+                            is_whole = false
+                        }
                         Err(fault) => return Err(fault),
                     }
                 }
@@ -298,7 +316,9 @@ impl Follower {
             if let Some(data) = data.into_inner_as::<DataChangeNotification>() {
                 let items = data.monitored_items.unwrap_or_default().into_iter();
                 // The handle of an item is the index of its node, from 1.
-                values.extend(items.map(|item| ((item.client_handle as usize).wrapping_sub(1), item.value)));
+                values.extend(
+                    items.map(|item| ((item.client_handle as usize).wrapping_sub(1), item.value)),
+                );
             }
         }
         let overflowed = values.iter().filter(|(_, value)| overflow(value.status()));
@@ -314,7 +334,9 @@ impl Follower {
                 Verdict::New => {}
                 Verdict::ClockBack => {
                     let name = self.name(*index);
-                    self.notes.add(format!("{name}: the clock of the source went back to {time}"));
+                    self.notes.add(format!(
+                        "{name}: the clock of the source went back to {time}"
+                    ));
                 }
             }
             self.add(&mut elements, *index, value, (time, received));
@@ -360,12 +382,18 @@ impl Follower {
     /// A node for people.
     pub(super) fn name(&self, index: usize) -> String {
         let node = self.plan.nodes.get(index);
-        node.map_or_else(String::new, |node| format!("{:?} ({})", node.name, node.address))
+        node.map_or_else(String::new, |node| {
+            format!("{:?} ({})", node.name, node.address)
+        })
     }
 
     /// Shows what is wrong with nodes.
     fn show(&self) {
-        let faults: Vec<&str> = self.faults.iter().filter_map(|(it, _)| it.as_deref()).collect();
+        let faults: Vec<&str> = self
+            .faults
+            .iter()
+            .filter_map(|(it, _)| it.as_deref())
+            .collect();
         let shown = faults[..faults.len().min(SHOWN_FAULTS)].join("; ");
         match faults.len().saturating_sub(SHOWN_FAULTS) {
             _ if faults.is_empty() => self.condition.runs(),
@@ -415,7 +443,9 @@ impl Follower {
                 History::Dropped => return Ok(false),
                 History::Missing(status) => {
                     let name = self.name(*node);
-                    let (Some(node), mut elements) = (self.plan.nodes.get(*node), Elements::default()) else {
+                    let (Some(node), mut elements) =
+                        (self.plan.nodes.get(*node), Elements::default())
+                    else {
                         continue;
                     };
                     let Some(group) = self.groups.get(node.group) else {
@@ -423,7 +453,8 @@ impl Follower {
                     };
                     elements.lose(group, reason);
                     let status = status.map_or(String::new(), |it| format!("; history: {it}"));
-                    self.notes.add(format!("{name}: values may be missing ({reason}{status})"));
+                    self.notes
+                        .add(format!("{name}: values may be missing ({reason}{status})"));
                     if !self.send(&mut elements, None).await {
                         return Ok(false);
                     }
@@ -448,7 +479,9 @@ impl Follower {
         loop {
             let page = connection.history(&id, from, point).await;
             let page = match page {
-                Err(fault) if is_without_history(fault.status) => return Ok(History::Missing(Some(fault.status))),
+                Err(fault) if is_without_history(fault.status) => {
+                    return Ok(History::Missing(Some(fault.status)));
+                }
                 page => page?,
             };
             if page.status_code.is_bad() {

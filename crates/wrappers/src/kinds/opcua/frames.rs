@@ -132,7 +132,11 @@ async fn open(
         frames: Frames::default(),
     };
     let codec = TcpCodec::new(options);
-    Ok(StreamConnection::new(FramedRead::new(reader, codec), writer, url))
+    Ok(StreamConnection::new(
+        FramedRead::new(reader, codec),
+        writer,
+        url,
+    ))
 }
 
 #[cfg(test)]

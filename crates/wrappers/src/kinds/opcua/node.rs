@@ -33,7 +33,9 @@ impl NodeAddress {
         match text.strip_prefix('/') {
             Some(path) => Ok(Self::Path(steps(path)?)),
             None => text.parse().map(Self::Id).map_err(|_| {
-                format!("{text:?} is neither a node id (ns=2;s=NAME, i=85) nor a path (/Objects/2:NAME)")
+                format!(
+                    "{text:?} is neither a node id (ns=2;s=NAME, i=85) nor a path (/Objects/2:NAME)"
+                )
             }),
         }
     }
@@ -115,7 +117,17 @@ mod tests {
             assert_eq!(address.to_string(), text);
         }
         for wrong in [
-            "", "s", "ns=70000;i=1", "ns=2;i=-1", "i=4294967296", "x=1", "/", "/a//b", "/x:b", "/a/", "/a&",
+            "",
+            "s",
+            "ns=70000;i=1",
+            "ns=2;i=-1",
+            "i=4294967296",
+            "x=1",
+            "/",
+            "/a//b",
+            "/x:b",
+            "/a/",
+            "/a&",
         ] {
             assert!(NodeAddress::parse(wrong).is_err(), "{wrong}");
         }

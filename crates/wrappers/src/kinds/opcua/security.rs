@@ -42,7 +42,10 @@ pub(super) struct Security {
 /// The SHA-256 fingerprint of a certificate, hexadecimal.
 pub(super) fn fingerprint(der: &[u8]) -> String {
     let sum = digest(&SHA256, der);
-    sum.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    sum.as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 impl Security {
@@ -63,7 +66,10 @@ impl Security {
         let directory = &target.directory;
         let (certificate, key) = match &target.own {
             Some(own) => own.clone(),
-            None => (directory.join("own/cert.der"), directory.join("private/private.pem")),
+            None => (
+                directory.join("own/cert.der"),
+                directory.join("private/private.pem"),
+            ),
         };
         if target.own.is_none() && !(certificate.exists() && key.exists()) {
             make(&uri, &certificate, &key)?;
@@ -98,7 +104,11 @@ impl Security {
     ///
     /// # Errors
     /// It has another one, or it is not valid now.
-    pub(super) fn check_server(&self, target: &Target, der: &ByteString) -> Result<(), WrapperError> {
+    pub(super) fn check_server(
+        &self,
+        target: &Target,
+        der: &ByteString,
+    ) -> Result<(), WrapperError> {
         let Some(known) = &target.server else {
             return Ok(());
         };
@@ -112,15 +122,13 @@ impl Security {
             }
         };
         if found != wanted {
-            let text = format!(
-                "{} has the certificate {found}, not {wanted}",
-                target.url
-            );
+            let text = format!("{} has the certificate {found}, not {wanted}", target.url);
             return Err(WrapperError::peer(text).with_hint(
                 "if its certificate was renewed, set server_fingerprint to what the server shows itself; else somebody is in between",
             ));
         }
-        let wrong = |text: String| WrapperError::peer(format!("the certificate of {}: {text}", target.url));
+        let wrong =
+            |text: String| WrapperError::peer(format!("the certificate of {}: {text}", target.url));
         let certificate = X509::from_byte_string(der).map_err(|error| wrong(error.to_string()))?;
         certificate
             .is_time_valid(&SystemTime::now().into())
@@ -167,7 +175,8 @@ fn read_key(path: &Path) -> Result<PrivateKey, WrapperError> {
     check_size(path)?;
     let key = PrivateKey::read_pem_file(path);
     key.map_err(|_| {
-        unreadable(path, "it is no key in PEM").with_hint("openssl pkcs8 -topk8 -nocrypt -in KEY -out KEY.pem")
+        unreadable(path, "it is no key in PEM")
+            .with_hint("openssl pkcs8 -topk8 -nocrypt -in KEY -out KEY.pem")
     })
 }
 
@@ -197,10 +206,13 @@ fn make(uri: &str, certificate: &Path, key: &Path) -> Result<(), WrapperError> {
         alt_host_names: X509Data::alt_host_names(uri, None, false, true, false),
         certificate_duration_days: VALID_DAYS,
     };
-    let failed = |text: String| WrapperError::settings(format!("cannot make a certificate: {text}"));
+    let failed =
+        |text: String| WrapperError::settings(format!("cannot make a certificate: {text}"));
     let (made, private) = X509::cert_and_pkey(&data).map_err(failed)?;
     let der = made.to_der().map_err(|error| failed(error.to_string()))?;
-    let private = private.to_der().map_err(|error| failed(error.to_string()))?;
+    let private = private
+        .to_der()
+        .map_err(|error| failed(error.to_string()))?;
     let text = STANDARD.encode(private.as_bytes());
     let mut pem = "-----BEGIN PRIVATE KEY-----\n".to_owned();
     let mut rest = text.as_str();

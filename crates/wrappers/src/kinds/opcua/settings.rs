@@ -279,14 +279,23 @@ impl Plan {
             ("history_delay_ms", settings.history_delay_ms, 0, 60_000),
             ("session_timeout_s", settings.session_timeout_s, 10, 3_600),
             ("publishing_ms", settings.publishing_ms, 10, 3_600_000),
-            ("sampling_ms", settings.sampling_ms.unwrap_or(0), 0, 3_600_000),
+            (
+                "sampling_ms",
+                settings.sampling_ms.unwrap_or(0),
+                0,
+                3_600_000,
+            ),
             ("queue_size", settings.queue_size.into(), 1, 100_000),
         ] {
             if !(low..=high).contains(&value) {
                 return wrong(key, &format!("it is not within {low} to {high}"));
             }
         }
-        let count: usize = settings.groups.iter().map(|it| it.get_ref().fields.len()).sum();
+        let count: usize = settings
+            .groups
+            .iter()
+            .map(|it| it.get_ref().fields.len())
+            .sum();
         if settings.groups.is_empty() || count > NODES_MAX {
             return wrong("nodes", &format!("a file has 1 to {NODES_MAX} nodes"));
         }
@@ -295,9 +304,8 @@ impl Plan {
         for table in &settings.groups {
             let (group, own) = settings.group(file, table, groups.len())?;
             let mut same = groups.iter().filter(|it| it.stream == group.stream);
-            let is_wrong = |it: &Group| {
-                it.key == group.key || it.definition.schema != group.definition.schema
-            };
+            let is_wrong =
+                |it: &Group| it.key == group.key || it.definition.schema != group.definition.schema;
             if same.any(is_wrong) {
                 let text = format!(
                     "two [[nodes]] of the stream {:?} need equal fields and two keys",
@@ -343,24 +351,36 @@ impl Settings {
                 let digits: String = text.chars().filter(|it| *it != ':').collect();
                 let is_hex = digits.bytes().all(|it| it.is_ascii_hexdigit());
                 if digits.len() != FINGERPRINT_DIGITS || !is_hex {
-                    return Err(fault("server_fingerprint", "it is no SHA-256 in hexadecimal digits"));
+                    return Err(fault(
+                        "server_fingerprint",
+                        "it is no SHA-256 in hexadecimal digits",
+                    ));
                 }
                 Some(Known::Fingerprint(digits.to_ascii_lowercase()))
             }
             (None, None) => None,
             (Some(_), Some(_)) => {
-                return Err(fault("server_fingerprint", "set it or server_certificate, not both"));
+                return Err(fault(
+                    "server_fingerprint",
+                    "set it or server_certificate, not both",
+                ));
             }
         };
         if is_secure && server.is_none() {
             let hint = "chappe wrapper browse prints the fingerprint; compare it with what the server shows itself";
             return Err(file.fault(
                 "security_policy",
-                "with a policy, the server is known by server_fingerprint or server_certificate".to_owned(),
+                "with a policy, the server is known by server_fingerprint or server_certificate"
+                    .to_owned(),
                 Some(hint.to_owned()),
             ));
         }
-        let user = match (&self.user, &self.password_file, &self.user_certificate, &self.user_key_file) {
+        let user = match (
+            &self.user,
+            &self.password_file,
+            &self.user_certificate,
+            &self.user_key_file,
+        ) {
             (None, None, None, None) => User::Anonymous,
             (Some(user), Some(path), None, None) => User::Password {
                 user: user.clone(),
@@ -375,14 +395,21 @@ impl Settings {
                 return Err(fault("user", text));
             }
         };
-        if !is_secure && (user != User::Anonymous || self.certificate.is_some() || server.is_some()) {
-            let text = "a user, a certificate or a fingerprint need a security_policy other than None";
+        if !is_secure && (user != User::Anonymous || self.certificate.is_some() || server.is_some())
+        {
+            let text =
+                "a user, a certificate or a fingerprint need a security_policy other than None";
             return Err(fault("endpoint", text));
         }
         let own = match (relative(&self.certificate), relative(&self.key_file)) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
-            _ => return Err(fault("certificate", "set certificate and key_file together")),
+            _ => {
+                return Err(fault(
+                    "certificate",
+                    "set certificate and key_file together",
+                ));
+            }
         };
         let mode = match (is_secure, self.security_mode) {
             (false, None) => MessageSecurityMode::None,
@@ -460,9 +487,13 @@ impl Settings {
         (group, field): (usize, usize),
     ) -> Result<Node, DescriptorError> {
         let (start, table) = (table.span().start, table.get_ref());
-        let wrong = |key: &str, text: &str| at(file, start, key, format!("{:?}: {text}", table.name));
+        let wrong =
+            |key: &str, text: &str| at(file, start, key, format!("{:?}: {text}", table.name));
         let address = NodeAddress::parse(&table.node).map_err(|text| wrong("node", &text))?;
-        let sampling_ms = table.sampling_ms.or(self.sampling_ms).unwrap_or(self.publishing_ms);
+        let sampling_ms = table
+            .sampling_ms
+            .or(self.sampling_ms)
+            .unwrap_or(self.publishing_ms);
         let queue_size = table.queue_size.unwrap_or(self.queue_size);
         if sampling_ms > 3_600_000 {
             return Err(wrong("sampling_ms", "it is beyond 3600000"));
@@ -472,9 +503,13 @@ impl Settings {
         }
         let deadband = match (table.deadband, table.deadband_percent) {
             (None, None) => None,
-            (Some(value), None) if value >= 0.0 && value.is_finite() => Some(Deadband::Absolute(value)),
+            (Some(value), None) if value >= 0.0 && value.is_finite() => {
+                Some(Deadband::Absolute(value))
+            }
             (None, Some(value)) if (0.0..=100.0).contains(&value) => Some(Deadband::Percent(value)),
-            (Some(_), Some(_)) => return Err(wrong("deadband", "set it or deadband_percent, not both")),
+            (Some(_), Some(_)) => {
+                return Err(wrong("deadband", "set it or deadband_percent, not both"));
+            }
             _ => return Err(wrong("deadband", "it is not from 0, or beyond 100 percent")),
         };
         let is_number = matches!(table.field_type, FieldType::Integer | FieldType::Double);

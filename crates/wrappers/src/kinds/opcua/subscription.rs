@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use opcua_core::ResponseMessage;
 use opcua_types::{
-    BrowsePath, CreateMonitoredItemsRequest, CreateSubscriptionRequest,
-    DataChangeFilter, DataChangeTrigger, EUInformation, ExtensionObject,
-    MonitoredItemCreateRequest, MonitoringMode, MonitoringParameters, NodeId, QualifiedName,
-    ReadValueId, ReferenceTypeId, RelativePath, RelativePathElement, StatusCode,
-    TimestampsToReturn, TransferSubscriptionsRequest, Variant,
+    BrowsePath, CreateMonitoredItemsRequest, CreateSubscriptionRequest, DataChangeFilter,
+    DataChangeTrigger, EUInformation, ExtensionObject, MonitoredItemCreateRequest, MonitoringMode,
+    MonitoringParameters, NodeId, QualifiedName, ReadValueId, ReferenceTypeId, RelativePath,
+    RelativePathElement, StatusCode, TimestampsToReturn, TransferSubscriptionsRequest, Variant,
 };
 
 use super::connection::{ANSWER_TIME, Connection, Fault, REQUEST_NODES, counted, value_of};
@@ -96,7 +95,10 @@ pub(super) async fn properties(
     let found = resolve(connection, paths.collect()).await?;
     let there: Vec<ReadValueId> = found.iter().flatten().map(value_of).collect();
     let mut values = read_values(connection, there).await?.into_iter();
-    Ok(found.into_iter().map(|it| it.ok().and_then(|_| values.next()?)).collect())
+    Ok(found
+        .into_iter()
+        .map(|it| it.ok().and_then(|_| values.next()?))
+        .collect())
 }
 
 /// The units of nodes, in order.
@@ -202,7 +204,10 @@ pub(super) async fn create(
     }
     if faults == there.len() {
         let first = follower.faults.iter().find_map(|(it, _)| it.clone());
-        let text = format!("none of the nodes can be followed: {}", first.unwrap_or_default());
+        let text = format!(
+            "none of the nodes can be followed: {}",
+            first.unwrap_or_default()
+        );
         return Err(Fault::new(StatusCode::BadNodeIdUnknown, text));
     }
     Ok(Subscription {
@@ -262,7 +267,11 @@ async fn find(
             NodeAddress::Id(id) => Some(id.clone()),
             NodeAddress::Path(steps) => {
                 let root = NodeId::new(0, ROOT);
-                paths.push(browse_path(root, ReferenceTypeId::HierarchicalReferences, steps));
+                paths.push(browse_path(
+                    root,
+                    ReferenceTypeId::HierarchicalReferences,
+                    steps,
+                ));
                 of_paths.push(index);
                 None
             }
@@ -293,8 +302,13 @@ async fn adopt_units(
         let node = follower.plan.nodes.get(index);
         node.is_some_and(|it| matches!(it.field_type, Double | Integer | Samples))
     };
-    let asked = nodes.iter().enumerate().filter(|(index, _)| is_number(*index));
-    let asked: Vec<(usize, NodeId)> = asked.filter_map(|(index, id)| Some((index, id.clone()?))).collect();
+    let asked = nodes
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| is_number(*index));
+    let asked: Vec<(usize, NodeId)> = asked
+        .filter_map(|(index, id)| Some((index, id.clone()?)))
+        .collect();
     let ids: Vec<NodeId> = asked.iter().map(|(_, id)| id.clone()).collect();
     let units = match units(connection, &ids).await {
         // A server need not have the services.
@@ -322,7 +336,10 @@ async fn adopt_units(
                 field.description = Some(parts.join("; "));
             }
             (Unit::Ucum(code), Some(wanted)) if code != *wanted => {
-                let text = format!("{:?} ({}): the server says {code}, the file {wanted}", node.name, node.address);
+                let text = format!(
+                    "{:?} ({}): the server says {code}, the file {wanted}",
+                    node.name, node.address
+                );
                 follower.notes.add(text);
             }
             _ => {}
@@ -330,4 +347,3 @@ async fn adopt_units(
     }
     Ok(())
 }
-

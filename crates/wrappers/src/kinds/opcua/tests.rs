@@ -36,33 +36,90 @@ fn plan(text: &str) -> Plan {
 fn a_file_becomes_streams_of_nodes() {
     let plan = plan(TEXT);
     assert_eq!(plan.target.place, "plc.example:4840");
-    let nodes: Vec<_> = plan.nodes.iter().map(|it| (it.group, it.field, it.sampling_ms)).collect();
+    let nodes: Vec<_> = plan
+        .nodes
+        .iter()
+        .map(|it| (it.group, it.field, it.sampling_ms))
+        .collect();
     assert_eq!(nodes, [(0, 0, 1_000.0), (0, 1, 100.0), (1, 0, 1_000.0)]);
     assert_eq!(plan.nodes[0].deadband, Some(Deadband::Absolute(0.5)));
-    assert_eq!(plan.groups[1].definition.schema.key.as_deref(), Some("machine"));
+    assert_eq!(
+        plan.groups[1].definition.schema.key.as_deref(),
+        Some("machine")
+    );
     assert_eq!(plan.history_delay, None);
 }
 
 #[test]
 fn faults_name_their_line() {
     for (from, to, line, key) in [
-        ("opc.tcp://plc.example:4840/server", "http://plc", 3, "endpoint"),
-        ("opc.tcp://plc.example:4840/server", "opc.tcp://a:b@plc", 3, "endpoint"),
-        ("opc.tcp://plc.example:4840/server", "opc.tcp://plc:0", 3, "endpoint"),
+        (
+            "opc.tcp://plc.example:4840/server",
+            "http://plc",
+            3,
+            "endpoint",
+        ),
+        (
+            "opc.tcp://plc.example:4840/server",
+            "opc.tcp://a:b@plc",
+            3,
+            "endpoint",
+        ),
+        (
+            "opc.tcp://plc.example:4840/server",
+            "opc.tcp://plc:0",
+            3,
+            "endpoint",
+        ),
         ("\"ns=2;s=Boiler.Temp\"", "\"ns=2\"", 7, "node"),
         ("\"boiler\"", "\"Boiler\"", 4, "stream_name"),
         ("\"state\"", "\"celsius\"", 4, "fields"),
         ("deadband = 0.5", "deadband = -0.5", 7, "deadband"),
-        ("type = \"text\"", "type = \"text\", deadband = 1", 8, "deadband"),
+        (
+            "type = \"text\"",
+            "type = \"text\", deadband = 1",
+            8,
+            "deadband",
+        ),
         ("queue_size = 1", "queue_size = 0", 13, "queue_size"),
         ("\"pumps\"", "\"boiler\"", 10, "stream_name"),
-        ("[[nodes]]", "publishing_ms = 1\n[[nodes]]", 4, "publishing_ms"),
-        ("[[nodes]]", "security_policy = \"Basic256Sha256\"\n[[nodes]]", 4, "security_policy"),
-        ("[[nodes]]", "security_policy = \"Basic256\"\n[[nodes]]", 4, "security_policy"),
-        ("[[nodes]]", "security_mode = \"Sign\"\n[[nodes]]", 4, "security_mode"),
-        ("[[nodes]]", "server_fingerprint = \"00\"\n[[nodes]]", 4, "server_fingerprint"),
+        (
+            "[[nodes]]",
+            "publishing_ms = 1\n[[nodes]]",
+            4,
+            "publishing_ms",
+        ),
+        (
+            "[[nodes]]",
+            "security_policy = \"Basic256Sha256\"\n[[nodes]]",
+            4,
+            "security_policy",
+        ),
+        (
+            "[[nodes]]",
+            "security_policy = \"Basic256\"\n[[nodes]]",
+            4,
+            "security_policy",
+        ),
+        (
+            "[[nodes]]",
+            "security_mode = \"Sign\"\n[[nodes]]",
+            4,
+            "security_mode",
+        ),
+        (
+            "[[nodes]]",
+            "server_fingerprint = \"00\"\n[[nodes]]",
+            4,
+            "server_fingerprint",
+        ),
         ("[[nodes]]", "user = \"a\"\n[[nodes]]", 4, "user"),
-        ("[[nodes]]", "user = \"a\"\npassword_file = \"b\"\n[[nodes]]", 3, "endpoint"),
+        (
+            "[[nodes]]",
+            "user = \"a\"\npassword_file = \"b\"\n[[nodes]]",
+            3,
+            "endpoint",
+        ),
     ] {
         let file = wrapper_file(&TEXT.replacen(from, to, 1));
         let error = Plan::of(&file).unwrap_err();
@@ -77,7 +134,8 @@ fn the_examples_are_valid() {
     assert!(!found.is_empty());
     for example in found {
         let file = wrapper_file(&example);
-        file.kind().unwrap_or_else(|fault| panic!("{fault}\n{example}"));
+        file.kind()
+            .unwrap_or_else(|fault| panic!("{fault}\n{example}"));
     }
 }
 
@@ -96,7 +154,12 @@ fn collected(values: &[(usize, DataValue)]) -> Batch {
     let mut elements = Elements::default();
     for (node, value) in values {
         let time = super::elements::time_of(value, Timestamp(9));
-        elements.add(&plan.groups, &plan.nodes[*node], value, (time, Timestamp(9)));
+        elements.add(
+            &plan.groups,
+            &plan.nodes[*node],
+            value,
+            (time, Timestamp(9)),
+        );
     }
     elements.take().unwrap_or_default()
 }
@@ -112,11 +175,18 @@ fn values_of_one_time_become_one_element() {
         (0, value(3.5, 200, good)),
     ]);
     let of = |part: usize| -> Vec<Vec<Value>> {
-        batch.parts[part].elements.iter().map(|it| it.values.clone()).collect()
+        batch.parts[part]
+            .elements
+            .iter()
+            .map(|it| it.values.clone())
+            .collect()
     };
     let text = Value::Text("on".to_owned());
     let alone = |value| vec![Value::Double(value), Value::Null];
-    assert_eq!(of(0), [vec![Value::Double(1.5), text], alone(2.5), alone(3.5)]);
+    assert_eq!(
+        of(0),
+        [vec![Value::Double(1.5), text], alone(2.5), alone(3.5)]
+    );
     assert_eq!(of(1), [[Value::Integer(7)]]);
     assert_eq!(batch.parts[1].elements[0].key.as_deref(), Some("north"));
 }
@@ -130,14 +200,24 @@ fn a_status_becomes_the_quality_and_what_does_not_fit_a_dead_letter() {
         (0, value("hot", 300, StatusCode::Good)),
     ]);
     let elements = &batch.parts[0].elements;
-    let found: Vec<_> = elements.iter().map(|it| (it.values[0].clone(), it.quality)).collect();
+    let found: Vec<_> = elements
+        .iter()
+        .map(|it| (it.values[0].clone(), it.quality))
+        .collect();
     assert_eq!(
         found,
-        [(Value::Double(1.5), Quality::Questionable), (Value::Null, Quality::Bad)]
+        [
+            (Value::Double(1.5), Quality::Questionable),
+            (Value::Null, Quality::Bad)
+        ]
     );
     let letter = &batch.undecodable[0];
     assert_eq!(letter.stream.as_deref(), Some("boiler"));
-    assert!(letter.reason.contains("\"celsius\" (ns=2;s=Boiler.Temp)"), "{}", letter.reason);
+    assert!(
+        letter.reason.contains("\"celsius\" (ns=2;s=Boiler.Temp)"),
+        "{}",
+        letter.reason
+    );
 }
 
 #[test]
@@ -145,7 +225,10 @@ fn a_time_that_is_not_there_is_taken_from_the_server_or_the_receipt() {
     let mut bare = value(1.5, 0, StatusCode::Good);
     bare.source_timestamp = Some(DateTime::null());
     bare.server_timestamp = Some(date_time(Timestamp(700)));
-    assert_eq!(super::elements::time_of(&bare, Timestamp(9)), Timestamp(700));
+    assert_eq!(
+        super::elements::time_of(&bare, Timestamp(9)),
+        Timestamp(700)
+    );
     bare.server_timestamp = None;
     assert_eq!(super::elements::time_of(&bare, Timestamp(9)), Timestamp(9));
 }
@@ -170,7 +253,8 @@ async fn refused(file: impl Fn(u16) -> WrapperFile, answer: Vec<u8>) -> String {
 
 #[tokio::test]
 async fn hostile_servers_are_refused() {
-    let file = |port: u16| wrapper_file(&TEXT.replace("plc.example:4840", &format!("127.0.0.1:{port}")));
+    let file =
+        |port: u16| wrapper_file(&TEXT.replace("plc.example:4840", &format!("127.0.0.1:{port}")));
     let header = |word: &[u8], size: u32| [word, &size.to_le_bytes()[..]].concat();
     let mut acknowledge = header(b"ACKF", 28);
     for number in [0_u32, 65_536, 65_536, 0, 0] {
@@ -208,8 +292,12 @@ fn a_certificate_is_made_once_and_its_key_is_private() {
     let file = wrapper_file_in(directory.path(), &TEXT.replacen("[[nodes]]", &secure, 1));
     let target = Plan::of(&file).unwrap().target;
     let made = || {
-        let security = super::security::Security::of(&target).unwrap_or_else(|fault| panic!("{fault}"));
-        (security.own.unwrap().0.to_der().unwrap(), security.application_uri)
+        let security =
+            super::security::Security::of(&target).unwrap_or_else(|fault| panic!("{fault}"));
+        (
+            security.own.unwrap().0.to_der().unwrap(),
+            security.application_uri,
+        )
     };
     let (first, uri) = made();
     assert_eq!(uri, "urn:chappe:opcua:test");

@@ -130,7 +130,9 @@ impl Track {
             return Verdict::Double;
         };
         if let Some(gap) = gap {
-            let is_in_history = gap.history.is_some_and(|it| gap.before < time && time <= it);
+            let is_in_history = gap
+                .history
+                .is_some_and(|it| gap.before < time && time <= it);
             if time == gap.before || is_in_history {
                 return Verdict::Double;
             }
@@ -214,7 +216,10 @@ mod tests {
         assert_eq!(track.live(1, Timestamp(7)), Verdict::New);
         let mark = track.mark();
         let again = Track::of(Some(&mark), &nodes);
-        assert_eq!((again.newest(0), again.newest(1)), (None, Some(Timestamp(7))));
+        assert_eq!(
+            (again.newest(0), again.newest(1)),
+            (None, Some(Timestamp(7)))
+        );
         assert!(again.has_begun());
         assert_ne!(track.mark(), mark);
         let others = ["a".to_owned(), "c".to_owned()];

@@ -156,7 +156,9 @@ fn text(variant: &Variant) -> Option<Option<String>> {
 fn samples(array: &Array) -> Result<Vec<f64>, String> {
     let dimensions = array.dimensions.as_ref().map_or(1, Vec::len);
     if dimensions > 1 {
-        return Err(format!("an array of {dimensions} dimensions is no row of samples"));
+        return Err(format!(
+            "an array of {dimensions} dimensions is no row of samples"
+        ));
     }
     if 8 * array.values.len() > VALUE_BYTES_MAX {
         return Err(format!(
@@ -189,7 +191,10 @@ pub(super) fn describe(variant: &Variant) -> String {
         Variant::Array(array) => format!("{:?}[{}]", array.value_type, array.values.len()),
         Variant::ByteString(bytes) => format!("ByteString of {} bytes", bytes.len()),
         Variant::ExtensionObject(object) => {
-            format!("structure {}", object.type_name().unwrap_or("of an unknown type"))
+            format!(
+                "structure {}",
+                object.type_name().unwrap_or("of an unknown type")
+            )
         }
         Variant::String(_) | Variant::XmlElement(_) | Variant::LocalizedText(_) => {
             let text = text(variant).flatten().unwrap_or_default();
@@ -238,7 +243,9 @@ impl Unit {
             .map(|byte| char::from(*byte))
             .collect();
         let is_unece = units.namespace_uri.as_ref() == UNECE && units.unit_id > 0;
-        let ucum = is_unece.then(|| to_ucum(Vocabulary::Unece, &code)).flatten();
+        let ucum = is_unece
+            .then(|| to_ucum(Vocabulary::Unece, &code))
+            .flatten();
         // A server that has no such code names the unit as people do.
         let ucum = ucum.or_else(|| to_ucum(Vocabulary::Sparkplug, &text));
         match (ucum, text.is_empty()) {
@@ -267,8 +274,15 @@ mod tests {
         assert_eq!(of(-5_i8, Integer), Ok(Value::Integer(-5)));
         assert_eq!(of(u32::MAX, Double), Ok(Value::Double(4_294_967_295.0)));
         assert_eq!(of(i64::MIN, Integer), Ok(Value::Integer(i64::MIN)));
-        assert_eq!(of(1_u64 << 53, Double), Ok(Value::Double(9_007_199_254_740_992.0)));
-        assert!(of((1_u64 << 53) + 1, Double).unwrap_err().contains("not exact"));
+        assert_eq!(
+            of(1_u64 << 53, Double),
+            Ok(Value::Double(9_007_199_254_740_992.0))
+        );
+        assert!(
+            of((1_u64 << 53) + 1, Double)
+                .unwrap_err()
+                .contains("not exact")
+        );
         assert!(of(u64::MAX, Integer).unwrap_err().contains("beyond"));
         assert_eq!(of(1.5_f32, Double), Ok(Value::Double(1.5)));
         assert!(of(1.5_f64, Integer).is_err());
@@ -284,8 +298,15 @@ mod tests {
         let text = |text: &str| Ok(Value::Text(text.to_owned()));
         assert_eq!(of("on", Text), text("on"));
         assert_eq!(of(LocalizedText::new("en", "open"), Text), text("open"));
-        assert_eq!(of(date_time(TIME), Text), text("2023-11-14T22:13:20.1234567Z"));
-        assert!(of("on", Double).unwrap_err().contains("\"on\" is no Double"));
+        assert_eq!(
+            of(date_time(TIME), Text),
+            text("2023-11-14T22:13:20.1234567Z")
+        );
+        assert!(
+            of("on", Double)
+                .unwrap_err()
+                .contains("\"on\" is no Double")
+        );
         let bytes = opcua_types::ByteString::from(&[1, 2]);
         assert_eq!(of(bytes, Bytes), Ok(Value::Bytes(vec![1, 2])));
         let row = |values| Variant::from(Array::new(VariantScalarTypeId::Int32, values).unwrap());
@@ -298,9 +319,21 @@ mod tests {
         assert_eq!(of(row(values), Row), Ok(samples));
         let long = vec![Variant::Int32(1); VALUE_BYTES_MAX / 8 + 1];
         assert!(of(row(long), Row).unwrap_err().contains("limit"));
-        let wide = Array::new_multi(VariantScalarTypeId::Int32, vec![Variant::Int32(1); 4], vec![2, 2]);
-        assert!(of(Variant::from(wide.unwrap()), Row).unwrap_err().contains("2 dimensions"));
-        assert!(of("x".repeat(VALUE_BYTES_MAX + 1), Text).unwrap_err().contains("limit"));
+        let wide = Array::new_multi(
+            VariantScalarTypeId::Int32,
+            vec![Variant::Int32(1); 4],
+            vec![2, 2],
+        );
+        assert!(
+            of(Variant::from(wide.unwrap()), Row)
+                .unwrap_err()
+                .contains("2 dimensions")
+        );
+        assert!(
+            of("x".repeat(VALUE_BYTES_MAX + 1), Text)
+                .unwrap_err()
+                .contains("limit")
+        );
     }
 
     #[test]
@@ -314,17 +347,29 @@ mod tests {
             })
         };
         // `CEL` and `KWH`.
-        assert_eq!(unit(UNECE, 4_408_652, "?"), Some(Unit::Ucum("Cel".to_owned())));
-        assert_eq!(unit(UNECE, 4_937_544, ""), Some(Unit::Ucum("kW.h".to_owned())));
+        assert_eq!(
+            unit(UNECE, 4_408_652, "?"),
+            Some(Unit::Ucum("Cel".to_owned()))
+        );
+        assert_eq!(
+            unit(UNECE, 4_937_544, ""),
+            Some(Unit::Ucum("kW.h".to_owned()))
+        );
         assert_eq!(unit("urn:own", 7, "°C"), Some(Unit::Ucum("Cel".to_owned())));
-        assert_eq!(unit(UNECE, 1, "furlong"), Some(Unit::Text("furlong".to_owned())));
+        assert_eq!(
+            unit(UNECE, 1, "furlong"),
+            Some(Unit::Text("furlong".to_owned()))
+        );
         assert_eq!(unit("", -1, ""), None);
     }
 
     #[test]
     fn times_are_kept() {
         assert_eq!(timestamp(&date_time(TIME)), Some(TIME));
-        assert_eq!(timestamp(&date_time(Timestamp(-100))), Some(Timestamp(-100)));
+        assert_eq!(
+            timestamp(&date_time(Timestamp(-100))),
+            Some(Timestamp(-100))
+        );
         assert_eq!(timestamp(&DateTime::null()), None);
         assert_eq!(timestamp(&DateTime::endtimes()), None);
     }
