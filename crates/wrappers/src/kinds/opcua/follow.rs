@@ -19,20 +19,20 @@ use opcua_types::{
     SubscriptionAcknowledgement,
 };
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::connection::{ANSWER_TIME, Connection, Fault, HISTORY_PAGE, Session};
 use super::elements::{Elements, quality, time_of};
 use super::settings::{Group, Plan};
-use super::subscription::{self, ALIVE_TIME};
+use super::subscription;
 use super::track::{Arrival, Numbers, Track, Verdict};
 use crate::clock::now;
 use crate::{Batch, Condition, Notes, WrapperError};
 
 /// Requests for notifications that wait at the server; 2: one more is there while an answer is stored.
 const PUBLISHES: usize = 2;
-/// Time without any notification after which the server is gone: two of its signs of life, and a slow answer.
-const SILENCE: Duration = Duration::from_secs(30);
+/// Shortest time without any notification after which the server is gone: as for three of its signs of life.
+const SILENCE_MIN: Duration = Duration::from_secs(30);
 /// Time after which a lost connection is the wrapper's failure; reason: no server keeps a subscription for longer.
 const RESUME_TIME: Duration = Duration::from_secs(600);
 /// The first and the longest pause between two attempts to connect.
@@ -55,6 +55,17 @@ pub(super) struct Subscription {
     /// The ids of the nodes; none for a node that is not there.
     pub(super) nodes: Vec<Option<NodeId>>,
     pub(super) numbers: Numbers,
+    /// The handle of the first node; drawn by lot, so that values of another subscription are noticed.
+    pub(super) first_handle: u32,
+    /// Longest time between two signs of life, as the server promised.
+    pub(super) alive: Duration,
+}
+
+impl Subscription {
+    /// Time without any notification after which the server is gone.
+    fn silence(&self) -> Duration {
+        SILENCE_MIN.max(3 * self.alive)
+    }
 }
 
 /// The task that has the connection.
@@ -142,9 +153,13 @@ impl Follower {
             self.condition
                 .waits(format!("{error}{}", hint.unwrap_or_default()));
             self.notes.add(format!("{error}; connecting again"));
-            tokio::select! {
-                () = sleep(pause) => {}
-                () = self.batches.closed() => return,
+            let until = Instant::now() + pause;
+            while Instant::now() < until {
+                tokio::select! {
+                    () = sleep_until(until) => {}
+                    () = due(&self.notes) => self.notes.pass(),
+                    () = self.batches.closed() => return,
+                }
             }
             pause = (2 * pause).min(PAUSES.1);
         }
@@ -205,15 +220,18 @@ impl Follower {
             }
         }
         self.show();
-        let mut publishes = Publishes::default();
+        let silence = self
+            .subscription
+            .as_ref()
+            .map_or(SILENCE_MIN, Subscription::silence);
+        let (mut publishes, mut most) = (Publishes::default(), PUBLISHES);
         loop {
-            while publishes.0.len() < PUBLISHES {
-                publishes
-                    .0
-                    .push_back((Box::pin(publish(connection, self.acknowledgements())), None));
+            while publishes.0.len() < most {
+                let request = publish(connection, self.acknowledgements(), 2 * silence);
+                publishes.0.push_back((Box::pin(request), None));
             }
             let answer = tokio::select! {
-                answer = timeout(SILENCE, publishes.next()) => answer,
+                answer = timeout(silence, publishes.next()) => answer,
                 () = self.batches.closed() => return Ok(()),
                 () = due(&self.notes) => {
                     self.notes.pass();
@@ -221,12 +239,11 @@ impl Follower {
                 }
             };
             let answer = match answer {
-                Err(_) => return Err(Fault::silence(SILENCE)),
-                // The server did not want to wait for so long, or not for so many.
+                Err(_) => return Err(Fault::silence(silence)),
                 Ok(Err(fault))
-                    if matches!(fault.status, StatusCode::BadTooManyPublishRequests)
-                        && !publishes.0.is_empty() =>
+                    if fault.status == StatusCode::BadTooManyPublishRequests && most > 1 =>
                 {
+                    most = 1;
                     continue;
                 }
                 Ok(answer) => answer?,
@@ -306,6 +323,7 @@ impl Follower {
         id: u32,
     ) -> Result<bool, Fault> {
         let (mut values, number) = (Vec::new(), message.sequence_number);
+        let first_handle = self.subscription.as_ref().map_or(0, |it| it.first_handle);
         for data in message.notification_data.unwrap_or_default() {
             if let Some(status) = data.inner_as::<StatusChangeNotification>()
                 && status.status.is_bad()
@@ -320,6 +338,17 @@ impl Follower {
                     items.map(|item| ((item.client_handle as usize).wrapping_sub(1), item.value)),
                 );
             }
+        }
+        if values
+            .iter()
+            .any(|(index, _)| *index >= self.plan.nodes.len())
+        {
+            // A server that was started again may have given the number of the subscription to another client.
+            self.subscription = None;
+            return Err(Fault::new(
+                StatusCode::BadSubscriptionIdInvalid,
+                "values of another subscription",
+            ));
         }
         let overflowed = values.iter().filter(|(_, value)| overflow(value.status()));
         let overflowed: Vec<usize> = overflowed.map(|(node, _)| *node).collect();
@@ -555,13 +584,12 @@ async fn due(notes: &Notes) {
 async fn publish(
     connection: &Connection,
     acknowledgements: Vec<SubscriptionAcknowledgement>,
+    time: Duration,
 ) -> Result<PublishResponse, Fault> {
     let build = |request_header| PublishRequest {
         request_header,
         subscription_acknowledgements: (!acknowledgements.is_empty()).then_some(acknowledgements),
     };
-    // Each request waits for the one before it.
-    let time = SILENCE + 2 * ALIVE_TIME;
     connection
         .request(time, build, |answer| match answer {
             ResponseMessage::Publish(it) => Ok((it.response_header.clone(), *it)),

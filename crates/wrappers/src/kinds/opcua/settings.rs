@@ -65,7 +65,7 @@ pub(super) struct Settings {
     session_timeout_s: u64,
     /// Time between two notifications. Default: 1000.
     #[serde(default = "second")]
-    #[schemars(range(min = 10, max = 3_600_000), extend("x-unit" = "milliseconds"))]
+    #[schemars(range(min = 10, max = 60_000), extend("x-unit" = "milliseconds"))]
     publishing_ms: u64,
     /// Time between two samples that the server takes of a node; 0: as fast as it can. Default: `publishing_ms`.
     #[schemars(range(max = 3_600_000), extend("x-unit" = "milliseconds"))]
@@ -278,7 +278,7 @@ impl Plan {
         for (key, value, low, high) in [
             ("history_delay_ms", settings.history_delay_ms, 0, 60_000),
             ("session_timeout_s", settings.session_timeout_s, 10, 3_600),
-            ("publishing_ms", settings.publishing_ms, 10, 3_600_000),
+            ("publishing_ms", settings.publishing_ms, 10, 60_000),
             (
                 "sampling_ms",
                 settings.sampling_ms.unwrap_or(0),
@@ -426,7 +426,9 @@ impl Settings {
             own,
             directory: file.directory.join("opcua").join(&file.name),
             user,
-            session_timeout: Duration::from_secs(self.session_timeout_s),
+            // Between two notifications the server hears nothing.
+            session_timeout: Duration::from_secs(self.session_timeout_s)
+                .max(3 * Duration::from_millis(self.publishing_ms)),
             name: file.name.clone(),
         })
     }

@@ -11,6 +11,8 @@ use opcua_types::{
     RelativePathElement, StatusCode, TimestampsToReturn, TransferSubscriptionsRequest, Variant,
 };
 
+use ring::rand::{SecureRandom as _, SystemRandom};
+
 use super::connection::{ANSWER_TIME, Connection, Fault, REQUEST_NODES, counted, value_of};
 use super::follow::{Follower, Subscription};
 use super::node::NodeAddress;
@@ -18,11 +20,13 @@ use super::settings::{Deadband, Node};
 use super::value::Unit;
 
 /// Longest time between two notifications, or signs of life, that are asked for.
-pub(super) const ALIVE_TIME: Duration = Duration::from_secs(10);
+const ALIVE_TIME: Duration = Duration::from_secs(10);
 /// Time without requests after which the server may forget the subscription.
 const LIFE_TIME: Duration = Duration::from_secs(600);
 /// Most values of one notification; reason: a message has at most 4 MiB.
 const NOTIFICATION_VALUES: u32 = 2_000;
+/// The longest one that is taken from a server; ten times the longest that a file asks for.
+const ALIVE_MAX: Duration = Duration::from_secs(600);
 /// The root folder of all nodes.
 const ROOT: u32 = 84;
 
@@ -166,12 +170,21 @@ pub(super) async fn create(
         publishing_enabled: true,
         priority: 0,
     };
-    let id = connection
+    let made = connection
         .request(ANSWER_TIME, build, |answer| match answer {
-            ResponseMessage::CreateSubscription(it) => Ok((it.response_header, it.subscription_id)),
+            ResponseMessage::CreateSubscription(it) => {
+                let count = f64::from(it.revised_max_keep_alive_count);
+                let alive_s = it.revised_publishing_interval * count / 1_000.0;
+                let alive = Duration::try_from_secs_f64(alive_s)
+                    .unwrap_or(ALIVE_MAX)
+                    .min(ALIVE_MAX);
+                Ok((it.response_header, (it.subscription_id, alive)))
+            }
             other => Err(other),
         })
         .await?;
+    let (id, alive) = made;
+    let first_handle = first_handle()?;
     let there: Vec<(usize, NodeId)> = nodes
         .iter()
         .enumerate()
@@ -181,7 +194,8 @@ pub(super) async fn create(
     for chunk in there.chunks(REQUEST_NODES) {
         let items = chunk.iter().filter_map(|(index, id)| {
             let node = follower.plan.nodes.get(*index)?;
-            Some(item(node, *index, id))
+            let handle = first_handle.wrapping_add(u32::try_from(*index).ok()?);
+            Some(item(node, handle, id))
         });
         let items: Vec<_> = items.collect();
         let build = |request_header| CreateMonitoredItemsRequest {
@@ -214,10 +228,27 @@ pub(super) async fn create(
         id,
         nodes,
         numbers: Default::default(),
+        first_handle,
+        alive,
     })
 }
 
-fn item(node: &Node, index: usize, id: &NodeId) -> MonitoredItemCreateRequest {
+/// A handle by lot; the others follow it.
+fn first_handle() -> Result<u32, Fault> {
+    let mut bytes = [0; 4];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    let failed = |_| {
+        Fault::new(
+            StatusCode::BadUnexpectedError,
+            "the system has no random numbers",
+        )
+    };
+    filled.map_err(failed)?;
+    // Not 0, which some servers take for none.
+    Ok((u32::from_be_bytes(bytes) >> 1) | 1)
+}
+
+fn item(node: &Node, client_handle: u32, id: &NodeId) -> MonitoredItemCreateRequest {
     let filter = node.deadband.map(|deadband| {
         // The numbers of part 4, section 7.22.2.
         let (deadband_type, deadband_value) = match deadband {
@@ -234,8 +265,7 @@ fn item(node: &Node, index: usize, id: &NodeId) -> MonitoredItemCreateRequest {
         item_to_monitor: value_of(id),
         monitoring_mode: MonitoringMode::Reporting,
         requested_parameters: MonitoringParameters {
-            // A file has at most 1,000 nodes.
-            client_handle: u32::try_from(index + 1).unwrap_or(u32::MAX),
+            client_handle,
             sampling_interval: node.sampling_ms,
             filter: filter.unwrap_or_else(ExtensionObject::null),
             queue_size: node.queue_size,
