@@ -142,7 +142,7 @@ def values(bench: Bench, server: Server) -> None:
              if found.get(name) != value or type(found.get(name)) is not type(value)}
     expect(not wrong, f"{len(EXPECTED)} values are those of asyncua {wrong or ''}")
     wave = found.get("wave") or {}
-    expect(wave.get("values") == [1.0, 2.5, -3.0] and wave.get("period_ns") == 1000, f"an array is a row of samples: {wave}")
+    expect(wave.get("values") == [1.0, 2.5, -3.0] and wave.get("period_s") == 1e-6, f"an array is a row of samples: {wave}")
     qualities = sorted(one["quality"] for one in elements if one["quality"] != "good")
     expect(qualities == ["bad", "questionable"], f"a bad and an uncertain value have their quality: {qualities}")
     reasons = sorted(letter["reason"] for letter in bench.letters("opcua-values"))

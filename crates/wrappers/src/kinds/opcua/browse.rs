@@ -13,6 +13,8 @@ use opcua_types::{
     NodeClassMask, NodeId, Range, ReferenceDescription, ReferenceTypeId, Variant,
     VariantScalarTypeId, VariantTypeId,
 };
+use tracing::Dispatch;
+use tracing::instrument::WithSubscriber as _;
 
 use super::connection::{
     ANSWER_TIME, Connection, Fault, counted, endpoint_name, endpoints, value_of,
@@ -64,7 +66,7 @@ pub(super) fn browse(address: &str) -> Result<String, WrapperError> {
         session_timeout: TIME,
         name: "browse".to_owned(),
     };
-    let (found, listed) = run(async {
+    let asked = async {
         let fault = |fault: Fault| fault.error(address);
         let security = Security::of(&target)?;
         let found = endpoints(address, &target.place, &security)
@@ -74,13 +76,14 @@ pub(super) fn browse(address: &str) -> Result<String, WrapperError> {
             .iter()
             .any(|it| it.security_mode == MessageSecurityMode::None);
         if !is_open {
-            return Ok((found, Vec::new()));
+            return Ok::<_, WrapperError>((found, Vec::new()));
         }
         let (connection, ..) = Connection::open(&target, None).await?;
         let listed = variables(&connection).await;
         connection.close().await;
         Ok((found, listed.map_err(fault)?))
-    })?;
+    };
+    let (found, listed) = run(asked.with_subscriber(Dispatch::none()))?;
     Ok(print(address, &found, &listed))
 }
 

@@ -19,6 +19,8 @@ use opcua_types::{
 };
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
+use tracing::Dispatch;
+use tracing::instrument::WithSubscriber as _;
 
 use super::frames::{Connect, FRAME_BYTES_MAX};
 use super::security::Security;
@@ -37,8 +39,6 @@ const ARRAY_ITEMS_MAX: usize = MESSAGE_BYTES_MAX / 8;
 pub(super) const ANSWER_TIME: Duration = Duration::from_secs(15);
 /// Time for which keys of a secure channel are asked for; the library renews them after three quarters.
 const CHANNEL_TIME_MS: u32 = 600_000;
-/// Values that are asked for at once from history, of one node.
-pub(super) const HISTORY_PAGE: u32 = 1_000;
 /// Nanoseconds of a day.
 const DAY_NS: i64 = 86_400_000_000_000;
 /// Nodes of one request; reason: small servers allow no more.
@@ -63,18 +63,33 @@ impl Fault {
         Self::new(StatusCode::BadTimeout, format!("no answer within {time:?}"))
     }
 
-    /// Whether the server refused a request, and the connection goes on.
-    pub(super) fn is_refusal(&self) -> bool {
+    /// Whether the connection or the session is gone, rather than one request refused.
+    pub(super) fn is_disconnect(&self) -> bool {
+        self.is_unreadable()
+            || matches!(
+                self.status,
+                StatusCode::BadCommunicationError
+                    | StatusCode::BadConnectionClosed
+                    | StatusCode::BadNotConnected
+                    | StatusCode::BadSecureChannelClosed
+                    | StatusCode::BadSecureChannelIdInvalid
+                    | StatusCode::BadSecurityChecksFailed
+                    | StatusCode::BadSessionClosed
+                    | StatusCode::BadSessionIdInvalid
+                    | StatusCode::BadSessionNotActivated
+                    | StatusCode::BadTcpInternalError
+                    | StatusCode::BadTimeout
+                    | StatusCode::BadUnknownResponse
+            )
+    }
+
+    /// Whether a message was too large for this client, or could not be read: the same one would end the next connection.
+    pub(super) fn is_unreadable(&self) -> bool {
         matches!(
             self.status,
-            StatusCode::BadServiceUnsupported
-                | StatusCode::BadNotImplemented
-                | StatusCode::BadNotSupported
-                | StatusCode::BadUserAccessDenied
-                | StatusCode::BadSubscriptionIdInvalid
-                | StatusCode::BadNoSubscription
-                | StatusCode::BadTooManyOperations
-                | StatusCode::BadNothingToDo
+            StatusCode::BadDecodingError
+                | StatusCode::BadEncodingLimitsExceeded
+                | StatusCode::BadTcpMessageTooLarge
         )
     }
 
@@ -85,7 +100,11 @@ impl Fault {
 
     /// The error for the operator.
     pub(super) fn error(&self, url: &str) -> WrapperError {
-        let error = WrapperError::peer(format!("{url}: {} ({})", self.text, self.status));
+        let status = self.status.to_string();
+        let error = WrapperError::peer(match self.text.contains(&status) {
+            true => format!("{url}: {}", self.text),
+            false => format!("{url}: {} ({status})", self.text),
+        });
         match hint(self.status) {
             Some(hint) => error.with_hint(hint),
             None => error,
@@ -191,9 +210,9 @@ async fn open(
     );
     let mut events = channel.connect_no_retry(&connect).await?;
     // A task of its own: if a hostile frame lets the library panic, the task ends, and with it all requests.
-    let pump = tokio::spawn(async move {
-        while !matches!(events.poll().await, TransportPollResult::Closed(_)) {}
-    });
+    let pump =
+        async move { while !matches!(events.poll().await, TransportPollResult::Closed(_)) {} };
+    let pump = tokio::spawn(pump.with_subscriber(Dispatch::none()));
     let state = connect
         .state
         .lock()
@@ -381,7 +400,7 @@ impl Connection {
     pub(super) async fn history(
         &self,
         node: &NodeId,
-        from: Timestamp,
+        (from, count): (Timestamp, u32),
         point: ByteString,
     ) -> Result<HistoryReadResult, Fault> {
         // A day after now: the server's clock may be ahead.
@@ -390,7 +409,7 @@ impl Connection {
             is_read_modified: false,
             start_time: date_time(from),
             end_time: date_time(end),
-            num_values_per_node: HISTORY_PAGE,
+            num_values_per_node: count,
             return_bounds: false,
         };
         let build = |request_header| HistoryReadRequest {
@@ -467,7 +486,7 @@ async fn activate(
         match connection.activate(endpoint, security).await {
             Ok(nonce) => return Ok((connection, Session { nonce, ..session }, true)),
             // The server has forgotten the session, or does not let it move.
-            Err(fault) => tracing::debug!(?fault, "the session is not resumed"),
+            Err(_) => {}
         }
         // A server may have closed the channel.
         (connection, _) = open(&target.place, endpoint.clone(), security).await?;

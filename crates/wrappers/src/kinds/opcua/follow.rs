@@ -21,7 +21,7 @@ use opcua_types::{
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::connection::{ANSWER_TIME, Connection, Fault, HISTORY_PAGE, Session};
+use super::connection::{ANSWER_TIME, Connection, Fault, Session};
 use super::elements::{Elements, quality, time_of};
 use super::settings::{Group, Plan};
 use super::subscription;
@@ -37,8 +37,12 @@ const SILENCE_MIN: Duration = Duration::from_secs(30);
 const RESUME_TIME: Duration = Duration::from_secs(600);
 /// The first and the longest pause between two attempts to connect.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
-/// Pages of history without a new value after which a server is at fault; reason: the newest value may be repeated.
+/// Pages of history without a new value after which a server is at fault; reason: values of the newest time come again.
 const IDLE_PAGES_MAX: u32 = 3;
+/// Values that are asked for at once from history, of one node.
+pub(super) const HISTORY_PAGE: u32 = 1_000;
+/// Factor by which a page shrinks that is too large for a message; at less than one value, history is given up.
+const HISTORY_DIVISOR: u32 = 4;
 /// Most faults of nodes that the reason of a wrapper names; reason: people read it.
 const SHOWN_FAULTS: usize = 3;
 
@@ -81,6 +85,8 @@ pub(super) struct Follower {
     pub(super) subscription: Option<Subscription>,
     /// The streams, with the units of the server.
     pub(super) groups: Vec<Group>,
+    /// Values of a page of history; 0: they are too large.
+    pub(super) history_page: u32,
     /// When the last notification came.
     pub(super) worked: Option<Instant>,
     /// What is wrong with each node, and how many values had a bad status.
@@ -187,14 +193,13 @@ impl Follower {
                     StatusCode::BadNoSubscription | StatusCode::BadSubscriptionIdInvalid => {
                         self.subscription = None;
                     }
-                    // The same message would end the next connection, too.
-                    StatusCode::BadDecodingError
-                    | StatusCode::BadEncodingLimitsExceeded
-                    | StatusCode::BadTcpMessageTooLarge => {
-                        connection.close().await;
-                        (self.session, self.subscription) = (None, None);
-                    }
+                    _ if fault.is_unreadable() => self.subscription = None,
                     _ => {}
+                }
+                if self.subscription.is_none() {
+                    // What the server still has of it ends with the session.
+                    connection.close().await;
+                    self.session = None;
                 }
                 End::Failed(fault.error(&self.plan.target.url))
             }
@@ -333,10 +338,10 @@ impl Follower {
             }
             if let Some(data) = data.into_inner_as::<DataChangeNotification>() {
                 let items = data.monitored_items.unwrap_or_default().into_iter();
-                // The handle of an item is the index of its node, from 1.
-                values.extend(
-                    items.map(|item| ((item.client_handle as usize).wrapping_sub(1), item.value)),
-                );
+                values.extend(items.map(|item| {
+                    let index = item.client_handle.wrapping_sub(first_handle);
+                    (index as usize, item.value)
+                }));
             }
         }
         if values
@@ -506,9 +511,21 @@ impl Follower {
         };
         let (mut from, mut point, mut idle) = (newest, ByteString::null(), 0_u32);
         loop {
-            let page = connection.history(&id, from, point).await;
-            let page = match page {
-                Err(fault) if is_without_history(fault.status) => {
+            if self.history_page == 0 {
+                return Ok(History::Missing(Some(StatusCode::BadResponseTooLarge)));
+            }
+            let count = self.history_page;
+            let page = match connection.history(&id, (from, count), point).await {
+                Err(fault) if fault.is_unreadable() => {
+                    self.history_page /= HISTORY_DIVISOR;
+                    return Err(fault);
+                }
+                Err(fault) if fault.status == StatusCode::BadResponseTooLarge => {
+                    self.history_page /= HISTORY_DIVISOR;
+                    point = ByteString::null();
+                    continue;
+                }
+                Err(fault) if !fault.is_disconnect() => {
                     return Ok(History::Missing(Some(fault.status)));
                 }
                 page => page?,
@@ -518,7 +535,7 @@ impl Follower {
             }
             let data = page.history_data.into_inner_as::<HistoryData>();
             let values = data.and_then(|data| data.data_values).unwrap_or_default();
-            let (mut elements, received, count) = (Elements::default(), now(), values.len());
+            let (mut elements, received) = (Elements::default(), now());
             let mut has_new = false;
             for value in &values {
                 let time = time_of(value, received);
@@ -538,8 +555,14 @@ impl Follower {
             point = page.continuation_point;
             idle = if has_new { 0 } else { idle + 1 };
             // Some servers give no continuation point, and a full page.
-            let is_full = count >= HISTORY_PAGE as usize;
-            if (point.is_null_or_empty() && !(is_full && has_new)) || idle == IDLE_PAGES_MAX {
+            let is_full = values.len() >= count as usize;
+            let is_last = point.is_null_or_empty();
+            if idle == IDLE_PAGES_MAX || (is_last && is_full && !has_new) {
+                return Ok(History::Missing(Some(
+                    StatusCode::BadContinuationPointInvalid,
+                )));
+            }
+            if is_last && !is_full {
                 return Ok(History::Read);
             }
         }
@@ -553,19 +576,6 @@ enum History {
     Missing(Option<StatusCode>),
     /// The wrapper is gone.
     Dropped,
-}
-
-/// Faults of a server that has no history.
-fn is_without_history(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::BadServiceUnsupported
-            | StatusCode::BadNotImplemented
-            | StatusCode::BadNotSupported
-            | StatusCode::BadHistoryOperationUnsupported
-            | StatusCode::BadHistoryOperationInvalid
-            | StatusCode::BadUserAccessDenied
-    )
 }
 
 /// Whether a value came out of a queue that overflowed: the bits mean that only for values (part 4, table 178).

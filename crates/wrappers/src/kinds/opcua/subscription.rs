@@ -140,7 +140,7 @@ pub(super) async fn transfer(connection: &Connection, id: u32) -> Result<bool, F
             Ok(results.next().is_some_and(|it| it.status_code.is_good()))
         }
         // A server need not have the service.
-        Err(fault) if fault.is_refusal() => Ok(false),
+        Err(fault) if !fault.is_disconnect() => Ok(false),
         Err(fault) => Err(fault),
     }
 }
@@ -342,7 +342,7 @@ async fn adopt_units(
     let ids: Vec<NodeId> = asked.iter().map(|(_, id)| id.clone()).collect();
     let units = match units(connection, &ids).await {
         // A server need not have the services.
-        Err(fault) if fault.is_refusal() => return Ok(()),
+        Err(fault) if !fault.is_disconnect() => return Ok(()),
         units => units?,
     };
     for ((index, _), unit) in asked.iter().zip(units) {

@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
+use tracing::Dispatch;
+use tracing::instrument::WithSubscriber as _;
 
-use super::follow::{Delivery as Delivered, Follower, Notification};
+use super::follow::{Delivery as Delivered, Follower, HISTORY_PAGE, Notification};
 use super::settings::{Plan, Settings};
 use super::track::Track;
 use crate::{
@@ -81,11 +83,13 @@ impl OpcUaWrapper {
             session: None,
             subscription: None,
             groups: plan.groups.clone(),
+            history_page: HISTORY_PAGE,
             worked: None,
             faults: vec![(None, 0); plan.nodes.len()],
             plan,
         };
-        tokio::spawn(follower.run());
+        // The library logs each fault once more, as errors, and parts of what it received.
+        tokio::spawn(follower.run().with_subscriber(Dispatch::none()));
         received
     }
 }
