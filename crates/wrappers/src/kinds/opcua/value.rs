@@ -198,30 +198,19 @@ pub(super) fn describe(variant: &Variant) -> String {
         }
         Variant::String(_) | Variant::XmlElement(_) | Variant::LocalizedText(_) => {
             let text = text(variant).flatten().unwrap_or_default();
-            let end = text.floor_char_boundary_or(SHOWN_BYTES);
-            format!("{:?}", &text[..end])
+            format!("{:?}", beginning(&text))
         }
-        other => {
-            let text = format!("{other:?}");
-            let end = text.floor_char_boundary_or(SHOWN_BYTES);
-            text[..end].to_owned()
-        }
+        other => beginning(&format!("{other:?}")).to_owned(),
     }
 }
 
-/// The last boundary of a letter up to an index.
-trait Boundary {
-    fn floor_char_boundary_or(&self, index: usize) -> usize;
-}
-
-impl Boundary for String {
-    fn floor_char_boundary_or(&self, index: usize) -> usize {
-        let index = index.min(self.len());
-        (0..=index)
-            .rev()
-            .find(|at| self.is_char_boundary(*at))
-            .unwrap_or(0)
+/// The beginning of a text.
+fn beginning(text: &str) -> &str {
+    let mut end = SHOWN_BYTES.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
     }
+    &text[..end]
 }
 
 /// The unit of a variable: a common code of UNECE as UCUM, else the server's own text.
