@@ -4,25 +4,20 @@
 //! acknowledged when they are stored, so that a server that kept them sends them again; where they are gone, history is
 //! read from the newest stored value of each node on, before the values that wait in the queues of the subscription.
 
-use std::collections::VecDeque;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
 use chappe_stream::Timestamp;
-use opcua_core::ResponseMessage;
 use opcua_types::{
     ByteString, DataChangeNotification, DataValue, HistoryData, NodeId, NotificationMessage,
-    PublishRequest, PublishResponse, RepublishRequest, StatusChangeNotification, StatusCode,
-    SubscriptionAcknowledgement,
+    PublishResponse, StatusChangeNotification, StatusCode, SubscriptionAcknowledgement,
 };
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::connection::{ANSWER_TIME, Connection, Fault, Session};
+use super::connection::{Connection, Fault, Session};
 use super::elements::{Elements, quality, time_of};
+use super::publish::{Publishes, republish};
 use super::settings::{Group, Plan};
 use super::subscription;
 use super::track::{Arrival, Numbers, Track, Verdict};
@@ -85,41 +80,14 @@ pub(super) struct Follower {
     pub(super) subscription: Option<Subscription>,
     /// The streams, with the units of the server.
     pub(super) groups: Vec<Group>,
+    /// Whether values before the subscription may be missing.
+    pub(super) has_gap: bool,
     /// Values of a page of history; 0: they are too large.
     pub(super) history_page: u32,
     /// When the last notification came.
     pub(super) worked: Option<Instant>,
     /// What is wrong with each node, and how many values had a bad status.
     pub(super) faults: Vec<(Option<String>, u64)>,
-}
-
-type Answer<'a> = Pin<Box<dyn Future<Output = Result<PublishResponse, Fault>> + Send + 'a>>;
-
-/// Requests for notifications, in order: a server answers them in the order in which they came.
-#[derive(Default)]
-struct Publishes<'a>(VecDeque<(Answer<'a>, Option<Result<PublishResponse, Fault>>)>);
-
-impl Publishes<'_> {
-    /// The answer to the first request.
-    async fn next(&mut self) -> Result<PublishResponse, Fault> {
-        std::future::poll_fn(|context| {
-            for (future, answer) in &mut self.0 {
-                if answer.is_none()
-                    && let Poll::Ready(ready) = future.as_mut().poll(context)
-                {
-                    *answer = Some(ready);
-                }
-            }
-            match self.0.front().is_some_and(|(_, answer)| answer.is_some()) {
-                true => match self.0.pop_front() {
-                    Some((_, Some(answer))) => Poll::Ready(answer),
-                    _ => Poll::Pending,
-                },
-                false => Poll::Pending,
-            }
-        })
-        .await
-    }
 }
 
 /// Why following ended.
@@ -217,12 +185,15 @@ impl Follower {
         };
         if !kept {
             self.subscription = None;
-            let subscription = subscription::create(self, connection).await?;
+            self.subscription = Some(subscription::create(self, connection).await?);
+            self.has_gap = self.track.has_begun();
+        }
+        if self.has_gap {
             let nodes: Vec<usize> = (0..self.plan.nodes.len()).collect();
-            self.subscription = Some(subscription);
-            if self.track.has_begun() && !self.close_gap(connection, &nodes, "gap").await? {
+            if !self.close_gap(connection, &nodes, "gap").await? {
                 return Ok(());
             }
+            self.has_gap = false;
         }
         self.show();
         let silence = self
@@ -231,9 +202,8 @@ impl Follower {
             .map_or(SILENCE_MIN, Subscription::silence);
         let (mut publishes, mut most) = (Publishes::default(), PUBLISHES);
         loop {
-            while publishes.0.len() < most {
-                let request = publish(connection, self.acknowledgements(), 2 * silence);
-                publishes.0.push_back((Box::pin(request), None));
+            while publishes.waiting() < most {
+                publishes.add(connection, self.acknowledgements(), 2 * silence);
             }
             let answer = tokio::select! {
                 answer = timeout(silence, publishes.next()) => answer,
@@ -278,7 +248,7 @@ impl Follower {
         answer: PublishResponse,
     ) -> Result<bool, Fault> {
         let message = answer.notification_message;
-        let Some(subscription) = &mut self.subscription else {
+        let Some(subscription) = &self.subscription else {
             return Ok(true);
         };
         let id = subscription.id;
@@ -286,38 +256,50 @@ impl Follower {
             return Ok(true);
         }
         let is_alive = message.notification_data.as_ref().is_none_or(Vec::is_empty);
-        let arrival = subscription
-            .numbers
-            .arrived(message.sequence_number, is_alive);
-        let mut is_whole = true;
-        match arrival {
-            Arrival::Next => {}
+        // They count as arrived when they are delivered: until then a new connection asks for them again.
+        let mut numbers = subscription.numbers;
+        let arrival = numbers.arrived(message.sequence_number, is_alive);
+        let missing = match arrival {
+            Arrival::Next => Vec::new(),
             Arrival::Repeated => return Ok(true),
-            Arrival::Jump => is_whole = false,
-            Arrival::After(missing) => {
-                for number in missing {
-                    match republish(connection, id, number).await {
-                        Ok(message) => {
-                            if !self.deliver(connection, message, id).await? {
-                                return Ok(false);
-                            }
-                        }
-                        // The server has it no longer.
-                        Err(fault) if fault.status == StatusCode::BadMessageNotAvailable => {
-                            is_whole = false
-                        }
-                        Err(fault) => return Err(fault),
+            Arrival::Jump => vec![None],
+            Arrival::After(missing) => missing.into_iter().map(Some).collect(),
+        };
+        let mut is_closed = false;
+        for number in missing {
+            let found = match number {
+                Some(number) => republish(connection, id, number).await?,
+                None => None,
+            };
+            match found {
+                Some(message) => {
+                    if !self.deliver(connection, message, id).await? {
+                        return Ok(false);
                     }
                 }
+                // Before what comes after it: later the newest values would be behind the gap.
+                None if !is_closed => {
+                    is_closed = true;
+                    let nodes: Vec<usize> = (0..self.plan.nodes.len()).collect();
+                    if !self.close_gap(connection, &nodes, "gap").await? {
+                        return Ok(false);
+                    }
+                }
+                None => {}
+            }
+            if let Some(number) = number {
+                self.arrived(Numbers::after(number));
             }
         }
-        if !is_whole {
-            let nodes: Vec<usize> = (0..self.plan.nodes.len()).collect();
-            if !self.close_gap(connection, &nodes, "gap").await? {
-                return Ok(false);
-            }
+        let is_there = self.deliver(connection, message, id).await?;
+        self.arrived(numbers);
+        Ok(is_there)
+    }
+
+    fn arrived(&mut self, numbers: Numbers) {
+        if let Some(subscription) = &mut self.subscription {
+            subscription.numbers = numbers;
         }
-        self.deliver(connection, message, id).await
     }
 
     /// Passes the values of a notification on; returns false when the wrapper is gone.
@@ -589,39 +571,4 @@ async fn due(notes: &Notes) {
         Some(due) => tokio::time::sleep_until(due).await,
         None => std::future::pending().await,
     }
-}
-
-async fn publish(
-    connection: &Connection,
-    acknowledgements: Vec<SubscriptionAcknowledgement>,
-    time: Duration,
-) -> Result<PublishResponse, Fault> {
-    let build = |request_header| PublishRequest {
-        request_header,
-        subscription_acknowledgements: (!acknowledgements.is_empty()).then_some(acknowledgements),
-    };
-    connection
-        .request(time, build, |answer| match answer {
-            ResponseMessage::Publish(it) => Ok((it.response_header.clone(), *it)),
-            other => Err(other),
-        })
-        .await
-}
-
-async fn republish(
-    connection: &Connection,
-    subscription_id: u32,
-    number: u32,
-) -> Result<NotificationMessage, Fault> {
-    let build = |request_header| RepublishRequest {
-        request_header,
-        subscription_id,
-        retransmit_sequence_number: number,
-    };
-    connection
-        .request(ANSWER_TIME, build, |answer| match answer {
-            ResponseMessage::Republish(it) => Ok((it.response_header, it.notification_message)),
-            other => Err(other),
-        })
-        .await
 }

@@ -13,6 +13,7 @@ mod elements;
 mod follow;
 mod frames;
 mod node;
+mod publish;
 mod security;
 mod settings;
 mod subscription;

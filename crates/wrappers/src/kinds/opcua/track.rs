@@ -99,9 +99,11 @@ impl Track {
         self.newest.get(node).copied().flatten()
     }
 
-    /// Values of a node may be missing, or come again.
+    /// Values of a node may be missing, or come again. A gap that is not closed yet goes on.
     pub(super) fn begin_gap(&mut self, node: usize) {
-        if let (Some(gap), Some(Some(before))) = (self.gaps.get_mut(node), self.newest.get(node)) {
+        if let (Some(gap @ None), Some(Some(before))) =
+            (self.gaps.get_mut(node), self.newest.get(node))
+        {
             *gap = Some(Gap {
                 before: *before,
                 history: None,
@@ -168,6 +170,12 @@ pub(super) enum Arrival {
 }
 
 impl Numbers {
+    /// Those after a number.
+    pub(super) fn after(number: u32) -> Self {
+        let next = Some(following(number));
+        Self { next }
+    }
+
     /// A notification with this number has come. A message that only says that the server is there `is_alive` carries
     /// the number of the next notification.
     pub(super) fn arrived(&mut self, number: u32, is_alive: bool) -> Arrival {
@@ -243,6 +251,13 @@ mod tests {
         assert_eq!(live, [Double, Double, New, New]);
         // Later nothing is dropped.
         assert_eq!(track.live(0, Timestamp(14)), New);
+        // The connection breaks while history is read, and the queue begins with what came before.
+        track.begin_gap(0);
+        assert!(track.history(0, Timestamp(15)));
+        track.begin_gap(0);
+        assert!(track.history(0, Timestamp(16)));
+        let live = [14, 15, 16, 17].map(|time| track.live(0, Timestamp(time)));
+        assert_eq!(live, [Double, Double, Double, New]);
     }
 
     #[test]

@@ -83,6 +83,7 @@ impl OpcUaWrapper {
             session: None,
             subscription: None,
             groups: plan.groups.clone(),
+            has_gap: false,
             history_page: HISTORY_PAGE,
             worked: None,
             faults: vec![(None, 0); plan.nodes.len()],
