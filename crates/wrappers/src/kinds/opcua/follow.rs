@@ -259,7 +259,7 @@ impl Follower {
         // They count as arrived when they are delivered: until then a new connection asks for them again.
         let mut numbers = subscription.numbers;
         let arrival = numbers.arrived(message.sequence_number, is_alive);
-        let missing = match arrival {
+        let missing: Vec<Option<u32>> = match arrival {
             Arrival::Next => Vec::new(),
             Arrival::Repeated => return Ok(true),
             Arrival::Jump => vec![None],
