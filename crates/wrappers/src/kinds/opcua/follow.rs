@@ -142,7 +142,7 @@ impl Follower {
     /// One connection, from its beginning to its end.
     async fn connected(&mut self) -> End {
         let (connection, session, is_resumed) =
-            match Connection::open(&self.plan.target, self.session.take()).await {
+            match Connection::open(&self.plan.target, self.session.clone()).await {
                 Ok(opened) => opened,
                 Err(error) => return End::Failed(error),
             };
