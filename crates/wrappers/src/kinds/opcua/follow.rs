@@ -4,6 +4,7 @@
 //! acknowledged when they are stored, so that a server that kept them sends them again; where they are gone, history is
 //! read from the newest stored value of each node on, before the values that wait in the queues of the subscription.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -338,7 +339,8 @@ impl Follower {
             ));
         }
         let overflowed = values.iter().filter(|(_, value)| overflow(value.status()));
-        let overflowed: Vec<usize> = overflowed.map(|(node, _)| *node).collect();
+        let overflowed: BTreeSet<usize> = overflowed.map(|(node, _)| *node).collect();
+        let overflowed: Vec<usize> = overflowed.into_iter().collect();
         if !overflowed.is_empty() && !self.close_gap(connection, &overflowed, "overflow").await? {
             return Ok(false);
         }
@@ -445,6 +447,7 @@ impl Follower {
             self.condition.waits("reading history");
             sleep(delay).await;
         }
+        let mut losses = Elements::default();
         for node in nodes {
             // Nothing can be missing of a node that had no value.
             let Some(newest) = self.track.newest(*node) else {
@@ -459,25 +462,17 @@ impl Follower {
                 History::Dropped => return Ok(false),
                 History::Missing(status) => {
                     let name = self.name(*node);
-                    let (Some(node), mut elements) =
-                        (self.plan.nodes.get(*node), Elements::default())
-                    else {
-                        continue;
-                    };
-                    let Some(group) = self.groups.get(node.group) else {
-                        continue;
-                    };
-                    elements.lose(group, reason);
+                    let group = self.plan.nodes.get(*node).map(|node| node.group);
+                    if let Some(group) = group.and_then(|group| self.groups.get(group)) {
+                        losses.lose(group, reason);
+                    }
                     let status = status.map_or(String::new(), |it| format!("; history: {it}"));
                     self.notes
                         .add(format!("{name}: values may be missing ({reason}{status})"));
-                    if !self.send(&mut elements, None).await {
-                        return Ok(false);
-                    }
                 }
             }
         }
-        Ok(true)
+        Ok(self.send(&mut losses, None).await)
     }
 
     /// Reads the history of a node from a time on.
