@@ -203,6 +203,8 @@ pub fn wrapper_kinds() -> &'static [WrapperKind] {
         kinds::modbus::WRAPPER,
         #[cfg(feature = "mqtt")]
         kinds::mqtt::WRAPPER,
+        #[cfg(feature = "opcua")]
+        kinds::opcua::WRAPPER,
         #[cfg(feature = "postgres")]
         kinds::postgres::WRAPPER,
         #[cfg(feature = "mqtt")]

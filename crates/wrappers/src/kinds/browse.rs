@@ -31,6 +31,7 @@ pub fn kind_of_address(address: &str) -> &str {
     let form = scheme.split_once('+').map_or(scheme, |(kind, _)| kind);
     match form {
         "mqtts" => "mqtt",
+        "opc.tcp" => "opcua",
         "postgresql" => "postgres",
         _ => form,
     }
@@ -106,7 +107,7 @@ fn note(columns: &mut Columns, name: &str, found: Found) {
 }
 
 /// Runs a future to its end on a thread of its own: the caller may be a task of a runtime, which must not start another.
-#[cfg(any(feature = "coap", feature = "modbus"))]
+#[cfg(any(feature = "coap", feature = "modbus", feature = "opcua"))]
 pub(super) fn run<T: Send>(
     future: impl Future<Output = Result<T, WrapperError>> + Send,
 ) -> Result<T, WrapperError> {
@@ -303,7 +304,7 @@ pub(super) fn json_quoted(text: &str) -> String {
 }
 
 /// The field name nearest to that of a column.
-fn field_name(column: &str) -> String {
+pub(super) fn field_name(column: &str) -> String {
     let mut name = String::new();
     for c in column.chars().take(64) {
         match c.to_ascii_lowercase() {

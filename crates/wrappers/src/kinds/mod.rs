@@ -17,6 +17,8 @@ pub(crate) mod lines;
 pub(crate) mod modbus;
 #[cfg(feature = "mqtt")]
 pub(crate) mod mqtt;
+#[cfg(feature = "opcua")]
+pub(crate) mod opcua;
 mod pipeline;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
