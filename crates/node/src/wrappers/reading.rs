@@ -21,6 +21,10 @@ use super::table::Exported;
 use crate::catalogue::{AUDIT, Entry};
 use crate::shared::App;
 
+/// Elements that are read at once; reason: a read takes whole frames from the disk, and a frame of elements that arrived
+/// together has about as many.
+const READ_ELEMENTS: usize = 2_048;
+
 /// The positions of streams.
 pub(super) type Positions = BTreeMap<String, Position>;
 /// Elements that were removed before they were read, by stream, since the reader started. Clones share it.
@@ -152,7 +156,10 @@ impl Reading {
             };
             let followed = Followed {
                 name: entry.name.as_str().into(),
-                follower: log.follow_written(from).within(2 * self.read_bytes),
+                follower: log
+                    .follow_written(from)
+                    .within(2 * self.read_bytes)
+                    .elements(READ_ELEMENTS),
                 definition: None,
             };
             self.followers.insert(entry.name.clone(), followed);
