@@ -56,7 +56,9 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
         wrapper(folder.path(), name, count)?;
     }
     let progress = settings.progress;
-    let times = node::with(node::config(folder.path()), async |node| {
+    let mut config = node::config(folder.path());
+    config.log.keep_elements = 0;
+    let times = node::with(config, async |node| {
         progress(&format!("storing {long} observations"));
         for (name, count) in streams {
             stored(node, name, count).await;
@@ -75,19 +77,11 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
         reading.await.unwrap_or_else(panicked)
     })?;
     for ((name, _), (short, long)) in PAGES.iter().zip(times) {
-        report.row(format!("page: {name}"), short * 1e3, "ms", "of 100,000");
-        report.row(
-            format!("page: {name}"),
-            long * 1e3,
-            "ms",
-            "of the long stream",
-        );
-        report.target(
-            format!("page: {name}"),
-            (long * 1e3, "ms"),
-            Reference::new("of 100,000", short * 1e3),
-            Limit::AtMost(LIMIT),
-        );
+        let name = format!("page: {name}");
+        report.row(&name, short * 1e3, "ms", "of 100,000");
+        report.row(&name, long * 1e3, "ms", "of the long stream");
+        let reference = Reference::new("of 100,000", short * 1e3);
+        report.target(name, (long * 1e3, "ms"), reference, Limit::AtMost(LIMIT));
     }
     Ok(report)
 }
