@@ -84,7 +84,7 @@ const fn scenario(
 }
 
 /// All scenarios.
-pub const SCENARIOS: [Scenario; 13] = [
+pub const SCENARIOS: [Scenario; 14] = [
     scenario(
         "readiness",
         "from a search to a description, from a device to its first element",

@@ -291,7 +291,9 @@ impl Wrapper for MqttWrapper {
                     }
                 }
                 let gathered = &self.gathered;
-                let is_due = self.waiting.len() < BATCHES_AHEAD || gathered.is_urgent || has_failed;
+                // A stop would lose what the broker does not send again.
+                let may_wait = self.repeats() && !gathered.is_urgent && !has_failed;
+                let is_due = self.waiting.len() < BATCHES_AHEAD || !may_wait;
                 if gathered.is_full() || (is_due && !gathered.is_empty()) {
                     break;
                 }
