@@ -25,7 +25,7 @@ fn a_time_is_sought_among_the_frames_of_a_chunk() {
         let numbers = frame * EACH + 1..=(frame + 1) * EACH;
         // Times rise with numbers, apart from a pause in the middle and an early record in each tenth frame.
         let pause = if frame < FRAMES / 2 { 0 } else { 1_000_000 };
-        let early = |number: u64| frame % 10 == 0 && number % EACH == 0;
+        let early = |number: u64| frame.is_multiple_of(10) && number.is_multiple_of(EACH);
         let time = |number| 1_000 + number as i64 + pause - if early(number) { 100 } else { 0 };
         let records = numbers.map(|number| (time(number), vec![1]));
         for stream in [&stream, &other] {
