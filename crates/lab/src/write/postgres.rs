@@ -78,6 +78,7 @@ impl Postgres {
     }
 
     /// The single value of a query, as text.
+    #[cfg(feature = "postgres")]
     pub(crate) fn value(&self, query: &str) -> Result<String, String> {
         let mut psql = self.client("psql");
         psql.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-c", query]);
