@@ -105,13 +105,17 @@ async fn export(
         resumed = resuming => resumed?,
         _ = stop.wait_for(|stop| *stop) => return Ok(()),
     }
+    let mut reading = Reading::of_exporter(app, &file.name, file.keys.inputs(), missed.clone());
+    if exporter.is_pipelined() {
+        reading = reading.ahead();
+    }
     let mut exporting = Exporting {
         app: app.clone(),
         file: file.clone(),
         letters: letters.clone(),
         exporter,
         cursor,
-        reading: Reading::of_exporter(app, &file.name, file.keys.inputs(), missed.clone()),
+        reading,
     };
     let ended = tokio::select! {
         Err(end) = exporting.run(has_written) => Err(end),
