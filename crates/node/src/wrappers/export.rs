@@ -105,17 +105,13 @@ async fn export(
         resumed = resuming => resumed?,
         _ = stop.wait_for(|stop| *stop) => return Ok(()),
     }
-    let mut reading = Reading::of_exporter(app, &file.name, file.keys.inputs(), missed.clone());
-    if exporter.is_pipelined() {
-        reading = reading.ahead();
-    }
     let mut exporting = Exporting {
         app: app.clone(),
         file: file.clone(),
         letters: letters.clone(),
         exporter,
         cursor,
-        reading,
+        reading: Reading::of_exporter(app, &file.name, file.keys.inputs(), missed.clone()),
     };
     let ended = tokio::select! {
         Err(end) = exporting.run(has_written) => Err(end),
@@ -143,6 +139,9 @@ impl Exporting {
         let mut keep = tokio::time::interval(KEEP_PERIOD);
         keep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let is_pipelined = self.exporter.is_pipelined();
+        if is_pipelined {
+            self.reading.read_ahead();
+        }
         self.follow().await?;
         self.show();
         loop {

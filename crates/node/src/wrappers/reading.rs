@@ -118,9 +118,8 @@ impl Reading {
     }
 
     /// Reads more at once, for a peer that has many elements on their way.
-    pub(super) fn ahead(mut self) -> Self {
+    pub(super) fn read_ahead(&mut self) {
         self.read_elements = READ_ELEMENTS_AHEAD;
-        self
     }
 
     /// Reads the inputs of a processor.
