@@ -25,6 +25,7 @@ mod query;
 mod readiness;
 mod registry;
 mod report;
+mod sensorthings;
 mod streams;
 mod target;
 mod timing;
@@ -83,7 +84,7 @@ const fn scenario(
 }
 
 /// All scenarios.
-pub const SCENARIOS: [Scenario; 13] = [
+pub const SCENARIOS: [Scenario; 14] = [
     scenario(
         "readiness",
         "from a search to a description, from a device to its first element",
@@ -137,6 +138,12 @@ pub const SCENARIOS: [Scenario; 13] = [
         "SQL over 100,000 to 100 million stored elements, next to a scan of the log",
         history::parts,
         history::run,
+    ),
+    scenario(
+        "sensorthings",
+        "pages of 100,000 and of 10 million observations",
+        Vec::new,
+        sensorthings::run,
     ),
     scenario(
         "notify",

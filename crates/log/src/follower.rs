@@ -10,6 +10,7 @@ pub struct Follower {
     stream: Stream,
     id: u64,
     next: u64,
+    max_records: usize,
     max_bytes: usize,
 }
 
@@ -29,6 +30,7 @@ impl Stream {
 impl Follower {
     pub(crate) fn new(stream: Stream, id: u64, next: u64) -> Follower {
         Follower {
+            max_records: stream.owner.shared.options.follow_records,
             stream,
             id,
             next,
@@ -41,6 +43,14 @@ impl Follower {
     #[must_use]
     pub fn within(mut self, max_bytes: usize) -> Follower {
         self.max_bytes = max_bytes;
+        self
+    }
+
+    /// Limits a batch to so many records instead of [`crate::Options::follow_records`]: each batch reads whole frames,
+    /// so that one of few records costs as much as one of many.
+    #[must_use]
+    pub fn records(mut self, max_records: usize) -> Follower {
+        self.max_records = max_records.max(1);
         self
     }
 
@@ -99,8 +109,10 @@ impl Follower {
                 next: end,
             }));
         }
-        let records = self.stream.owner.shared.options.follow_records;
-        match self.stream.read_within(self.next, records, self.max_bytes) {
+        let read = self
+            .stream
+            .read_within(self.next, self.max_records, self.max_bytes);
+        match read {
             Ok(records) => {
                 let Some(last) = records.last() else {
                     return Ok(None);

@@ -701,7 +701,7 @@ impl Index {
 }
 
 /// Whether times from a least to a greatest one may be in `[from_ns, to_ns)`.
-fn within(from_ns: i64, to_ns: i64) -> impl Fn(i64, i64) -> bool + Copy {
+pub(crate) fn within(from_ns: i64, to_ns: i64) -> impl Fn(i64, i64) -> bool + Copy {
     move |min, max| max >= from_ns && (min < to_ns || to_ns == i64::MAX)
 }
 

@@ -2,7 +2,7 @@
 //! soon as it is passed elements.
 
 use std::io::{Read as _, Seek as _, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::{Wrappers, node};
@@ -22,23 +22,8 @@ const ENDED: &str = "kind = \"program\"\n\
     streams = [\"bench\"]\n";
 
 pub(super) fn run(bench: &Wrappers<'_>, quick: bool, report: &mut Report) -> Result<(), Error> {
-    let folder = node::fresh(bench.folder);
-    (bench.progress)("exporters: filling a stream");
-    let path = bench.write("export.csv", &super::csv(bench.lines))?;
-    let wrapper = super::file_wrapper(&path);
-    node::write(&folder, "wrappers/bench.toml", &wrapper)?;
+    let folder = filled(bench)?;
     let lines = bench.lines as u64;
-    node::with(node::config(&folder), async |node| {
-        while node
-            .stream("bench")
-            .is_none_or(|log| log.log().last() < lines)
-        {
-            tokio::time::sleep(LOOK).await;
-        }
-        Ok(())
-    })?;
-    let removed = std::fs::remove_file(folder.join("wrappers/bench.toml"));
-    removed.map_err(Error::io("removing the wrapper"))?;
     let (mut alone, mut beside) = (f64::INFINITY, f64::INFINITY);
     let repeats = if quick { 2 } else { REPEATS };
     for repeat in 0..repeats {
@@ -66,6 +51,28 @@ pub(super) fn run(bench: &Wrappers<'_>, quick: bool, report: &mut Report) -> Res
         Limit::AtMost(1.02),
     );
     Ok(())
+}
+
+/// The folder of a node whose stream `bench` has all lines.
+pub(super) fn filled(bench: &Wrappers<'_>) -> Result<PathBuf, Error> {
+    let folder = node::fresh(bench.folder);
+    (bench.progress)("exporters: filling a stream");
+    let path = bench.write("export.csv", &super::csv(bench.lines))?;
+    let wrapper = super::file_wrapper(&path);
+    node::write(&folder, "wrappers/bench.toml", &wrapper)?;
+    let lines = bench.lines as u64;
+    node::with(node::config(&folder), async |node| {
+        while node
+            .stream("bench")
+            .is_none_or(|log| log.log().last() < lines)
+        {
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(())
+    })?;
+    let removed = std::fs::remove_file(folder.join("wrappers/bench.toml"));
+    removed.map_err(Error::io("removing the wrapper"))?;
+    Ok(folder)
 }
 
 /// Seconds that an exporter of a new name takes for the whole stream.

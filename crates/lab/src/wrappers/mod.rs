@@ -1,15 +1,19 @@
 //! Lines that become elements, from their arrival to their acknowledgement at level `power`: printed by a program as
 //! messages with marks and as CSV, and written in a file; the elements that pass through a processor in Python; and
-//! what dead exporters cost one that works. Points and samples that agents send over HTTP.
+//! what dead exporters cost one that works. Points and samples that agents send over HTTP, messages of an MQTT broker,
+//! and a stream that is copied into PostgreSQL.
 //!
 //! Node, program and floors share one processor, one after another. The floors are the same program whose
 //! lines are only read, or also parsed, and the log's own append: the floor of a rate is that of both, one
-//! after the other.
+//! after the other. A server of PostgreSQL has the other processors to itself.
 
 mod exporters;
 mod floors;
 mod ingest;
-mod node;
+mod mqtt;
+pub(crate) mod node;
+#[cfg(feature = "postgres")]
+mod postgres;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -20,7 +24,15 @@ use crate::write::Floor;
 use crate::{Error, Limit, Reference, Report, Settings};
 
 /// The parts.
-pub(crate) const PARTS: [&str; 5] = ["program", "file", "processor", "exporters", "ingest"];
+pub(crate) const PARTS: [&str; 7] = [
+    "program",
+    "file",
+    "processor",
+    "exporters",
+    "ingest",
+    "mqtt",
+    "postgres",
+];
 /// Lines of a run.
 const LINES: usize = 1_000_000;
 /// The least share of its floor that a rate has: 200,000 messages and 500,000 rows a second are 0.06 and 0.08 of the
@@ -37,13 +49,21 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
         false => LINES,
     };
     let folder = Folder::new("wrappers")?;
-    let _pinned = Pinned::new()?;
     let wants = |part: &str| settings.only.is_empty() || settings.only.iter().any(|it| it == part);
     let scenario = Wrappers {
         folder: folder.path(),
         lines,
         progress: settings.progress,
     };
+    if wants("postgres") {
+        #[cfg(feature = "postgres")]
+        postgres::run(&scenario, settings.quick, &mut report)?;
+        #[cfg(not(feature = "postgres"))]
+        report
+            .skipped
+            .push("copied to PostgreSQL: built without the feature `postgres`".to_owned());
+    }
+    let _pinned = Pinned::new()?;
     if wants("program") || wants("file") {
         let log = Floor::open(folder.path(), settings.seed)?.rows()?;
         report.row("log", log, "1/s", "floor: appended ahead, awaited");
@@ -61,7 +81,10 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
         exporters::run(&scenario, settings.quick, &mut report)?;
     }
     if wants("ingest") {
-        ingest::run(&scenario, &mut report)?;
+        ingest::run(&scenario, settings.quick, &mut report)?;
+    }
+    if wants("mqtt") {
+        mqtt::run(&scenario, settings.quick, &mut report)?;
     }
     Ok(report)
 }

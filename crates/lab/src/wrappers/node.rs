@@ -22,7 +22,7 @@ pub(super) fn fresh(folder: &Path) -> PathBuf {
 }
 
 /// Writes a file below a folder.
-pub(super) fn write(folder: &Path, name: &str, text: &str) -> Result<(), Error> {
+pub(crate) fn write(folder: &Path, name: &str, text: &str) -> Result<(), Error> {
     let path = folder.join(name);
     let parent = path.parent().unwrap_or(folder);
     std::fs::create_dir_all(parent).map_err(Error::io("making a folder"))?;
@@ -30,7 +30,7 @@ pub(super) fn write(folder: &Path, name: &str, text: &str) -> Result<(), Error> 
 }
 
 /// The configuration of a node in a folder.
-pub(super) fn config(folder: &Path) -> Config {
+pub(crate) fn config(folder: &Path) -> Config {
     let mut config = Config {
         data_directory: folder.join("data"),
         sensors_directory: folder.join("sensors"),
@@ -45,7 +45,7 @@ pub(super) fn config(folder: &Path) -> Config {
 }
 
 /// Runs work beside a node.
-pub(super) fn with<T>(
+pub(crate) fn with<T>(
     config: Config,
     work: impl AsyncFnOnce(&Node) -> Result<T, Error>,
 ) -> Result<T, Error> {

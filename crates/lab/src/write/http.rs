@@ -40,10 +40,26 @@ impl Client {
         headers: &str,
         body: &[u8],
     ) -> Result<(), Error> {
+        self.exchange("POST", path, headers, body).map(drop)
+    }
+
+    /// Reads a resource.
+    pub(crate) fn get(&mut self, path: &str) -> Result<Vec<u8>, Error> {
+        self.exchange("GET", path, "", &[])
+    }
+
+    /// Sends a request; returns the body of the answer.
+    fn exchange(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &str,
+        body: &[u8],
+    ) -> Result<Vec<u8>, Error> {
         let failed = || Error::io("writing to the node");
         let (host, token, length) = (self.host, &self.token, body.len());
         let mut request = format!(
-            "POST {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\
              {headers}Content-Length: {length}\r\n\r\n"
         )
         .into_bytes();
@@ -70,7 +86,7 @@ impl Client {
             .iter()
             .any(|good| status.contains(good))
         {
-            true => Ok(()),
+            true => Ok(answer),
             false => {
                 let text = String::from_utf8_lossy(&answer);
                 Err(Error::Failed(format!("the node answers {status}: {text}")))

@@ -70,10 +70,19 @@ impl Postgres {
         client
     }
 
-    fn statement(&self, text: &str) -> Result<String, String> {
+    /// Runs statements, or a command of psql.
+    pub(crate) fn statement(&self, text: &str) -> Result<String, String> {
         let mut psql = self.client("psql");
         psql.args(["-q", "-v", "ON_ERROR_STOP=1", "-c", text]);
         output(psql)
+    }
+
+    /// The single value of a query, as text.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn value(&self, query: &str) -> Result<String, String> {
+        let mut psql = self.client("psql");
+        psql.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-c", query]);
+        Ok(output(psql)?.trim().to_owned())
     }
 
     fn file(&self, name: &str, text: &str) -> Result<PathBuf, String> {

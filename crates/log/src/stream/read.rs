@@ -2,7 +2,7 @@
 
 use super::Stream;
 use crate::frame::record;
-use crate::index::{FrameRef, Plan};
+use crate::index::{FrameRef, Plan, within};
 use crate::read::{ReadOutcome, RecordVisitor};
 use crate::{Error, GapReason, Position, Record};
 
@@ -220,12 +220,37 @@ impl Stream {
 
     /// The first number from `from` whose record may have a time with `from_ns <= time < to_ns`;
     /// `None` if none has. Call it before each [`Stream::visit`] to skip records of other times.
-    pub fn seek_time(&self, from: u64, from_ns: i64, to_ns: i64) -> Option<u64> {
-        let view = self.core.view();
-        let waiting = from.max(view.index.next());
-        let found = view.index.seek_time(from, from_ns, to_ns);
-        // Records that wait for room have no time index.
-        found.or_else(|| (waiting < view.end()).then_some(waiting))
+    pub fn seek_time(&self, mut from: u64, from_ns: i64, to_ns: i64) -> Option<u64> {
+        loop {
+            let (found, plan) = {
+                let view = self.core.view();
+                let waiting = from.max(view.index.next());
+                let Some(found) = view.index.seek_time(from, from_ns, to_ns) else {
+                    // Records that wait for room have no time index.
+                    return (waiting < view.end()).then_some(waiting);
+                };
+                (found, view.index.plan(found))
+            };
+            let Plan::Chunk(chunk) = plan else {
+                return Some(found);
+            };
+            let is_all = chunk.time_min >= from_ns && chunk.time_max < to_ns;
+            let frames = match is_all {
+                true => return Some(found),
+                // The frames have times of their own. If they cannot be read, the caller finds out why.
+                false => self.owner.shared.reader.frames_of(self.core.id, &chunk),
+            };
+            let frames = frames.unwrap_or_default();
+            if !covers(&frames, found, chunk.next) {
+                return Some(found);
+            }
+            let hit = within(from_ns, to_ns);
+            let mut later = frames.iter().filter(|frame| frame.next() > found);
+            match later.find(|frame| hit(frame.time_min, frame.time_max)) {
+                Some(frame) => return Some(frame.first.max(found)),
+                None => from = chunk.next,
+            }
+        }
     }
 
     /// The last number whose record may have a time with `from_ns <= time < to_ns`; `None` when none
@@ -271,4 +296,12 @@ impl Stream {
         records.truncate(limit);
         Ok(records)
     }
+}
+
+/// Whether frames have all numbers from `from` to before `next`.
+fn covers(frames: &[FrameRef], from: u64, next: u64) -> bool {
+    let has_first = frames.first().is_some_and(|frame| frame.first <= from);
+    let has_last = frames.last().is_some_and(|frame| frame.next() == next);
+    let has_gap = |pair: &[FrameRef]| pair[0].next() != pair[1].first;
+    has_first && has_last && !frames.windows(2).any(has_gap)
 }

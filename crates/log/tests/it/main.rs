@@ -21,6 +21,7 @@ mod restored_copy;
 mod roundtrip;
 mod shares;
 mod snapshots;
+mod times;
 mod trim;
 mod versions;
 mod waiting;

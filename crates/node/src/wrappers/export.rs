@@ -139,6 +139,9 @@ impl Exporting {
         let mut keep = tokio::time::interval(KEEP_PERIOD);
         keep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let is_pipelined = self.exporter.is_pipelined();
+        if is_pipelined {
+            self.reading.read_ahead();
+        }
         self.follow().await?;
         self.show();
         loop {

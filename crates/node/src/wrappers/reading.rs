@@ -21,6 +21,13 @@ use super::table::Exported;
 use crate::catalogue::{AUDIT, Entry};
 use crate::shared::App;
 
+/// Elements that are read at once; reason: what the peer gets again after a crash, and what a program that reads slowly
+/// has to take.
+const READ_ELEMENTS: usize = 256;
+/// The same for a peer that has many on their way; reason: a read takes whole frames from the disk, and a frame of
+/// elements that arrived together has about as many.
+const READ_ELEMENTS_AHEAD: usize = 2_048;
+
 /// The positions of streams.
 pub(super) type Positions = BTreeMap<String, Position>;
 /// Elements that were removed before they were read, by stream, since the reader started. Clones share it.
@@ -66,6 +73,8 @@ pub(super) struct Reading {
     inputs: Inputs,
     /// Bytes of elements after which no other stream is read before they are returned.
     read_bytes: usize,
+    /// Elements of a stream that are read at once.
+    read_elements: usize,
     /// Most bytes of elements that are returned at once, unless one element has more.
     batch_bytes: usize,
     followers: BTreeMap<String, Followed>,
@@ -99,12 +108,18 @@ impl Reading {
             removed: "removed before export",
             inputs,
             read_bytes: BATCH_BYTES_MAX / 2,
+            read_elements: READ_ELEMENTS,
             batch_bytes: usize::MAX,
             followers: BTreeMap::new(),
             missed,
             last: None,
             waiting: VecDeque::new(),
         }
+    }
+
+    /// Reads more at once, for a peer that has many elements on their way.
+    pub(super) fn read_ahead(&mut self) {
+        self.read_elements = READ_ELEMENTS_AHEAD;
     }
 
     /// Reads the inputs of a processor.
@@ -152,7 +167,10 @@ impl Reading {
             };
             let followed = Followed {
                 name: entry.name.as_str().into(),
-                follower: log.follow_written(from).within(2 * self.read_bytes),
+                follower: log
+                    .follow_written(from)
+                    .within(2 * self.read_bytes)
+                    .elements(self.read_elements),
                 definition: None,
             };
             self.followers.insert(entry.name.clone(), followed);

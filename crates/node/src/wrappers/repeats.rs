@@ -1,10 +1,12 @@
 //! Elements that are sent again: a sender whose answer was lost repeats its message, perhaps after a restart of this
 //! node, and a stream has each element once.
 //!
-//! An element is the same if time, key, quality and values are. One that is newer than all of its stream costs no look
-//! at the disk: only of a batch with older times, the elements of these times are read.
+//! An element is the same if time, key, quality and values are. An element that is newer than all of its stream costs
+//! no look at the disk, nor does one among the newest, whose digests are held: messages of several senders do not come
+//! in the order of their times. Of a batch with older times, or with a digest that is known, the elements of these times
+//! are read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,16 +18,66 @@ use crate::catalogue;
 
 /// Elements of a batch's times that are read at once; reason: they are held. More are read in pieces.
 const READ_MAX: usize = 20_000;
+/// Digests that are held for all streams of a wrapper; reason: some ten messages of agents, in 4 MiB.
+const DIGESTS_MAX: usize = 131_072;
 
-/// What is known of the times of streams.
+/// What is known of the elements of streams.
 #[derive(Default)]
 pub(super) struct Repeats {
-    /// The newest time of each stream that was queued or stored; no element is newer.
-    newest: HashMap<String, Timestamp>,
+    streams: HashMap<String, Known>,
+}
+
+/// What is known of the elements of a stream, queued ones included.
+struct Known {
+    /// The number after the last element, as long as nobody else writes.
+    next: u64,
+    /// No element is newer.
+    newest: Timestamp,
+    /// The digests of all elements from this time on are held.
+    complete_from: Timestamp,
+    digests: HashSet<u64>,
+    /// They with their times, in the order of the elements.
+    order: VecDeque<(Timestamp, u64)>,
+}
+
+impl Known {
+    /// A stream without elements that are newer than this.
+    fn new(next: u64, newest: Timestamp) -> Self {
+        Self {
+            next,
+            newest,
+            complete_from: Timestamp(newest.0.saturating_add(1)),
+            digests: HashSet::new(),
+            order: VecDeque::new(),
+        }
+    }
+
+    /// Whether it has none of the elements with these digests, of which this is the oldest time.
+    fn lacks(&self, oldest: Timestamp, digests: &[u64]) -> bool {
+        let has_any = || digests.iter().any(|digest| self.digests.contains(digest));
+        oldest > self.newest || (oldest >= self.complete_from && !has_any())
+    }
+
+    /// Adds elements, which are stored next; of all, the newest `most` digests are held.
+    fn add(&mut self, elements: &[StreamElement], digests: &[u64], most: usize) {
+        self.next += elements.len() as u64;
+        for (element, digest) in elements.iter().zip(digests) {
+            self.newest = self.newest.max(element.source_time);
+            self.digests.insert(*digest);
+            self.order.push_back((element.source_time, *digest));
+        }
+        let surplus = self.order.len().saturating_sub(most);
+        for (time, digest) in self.order.drain(..surplus) {
+            self.digests.remove(&digest);
+            let after = Timestamp(time.0.saturating_add(1));
+            self.complete_from = self.complete_from.max(after);
+        }
+    }
 }
 
 impl Repeats {
-    /// Removes the elements that their stream has, or that occur twice; returns their number.
+    /// Removes the elements that their stream has, or that occur twice; returns their number. The others must be
+    /// stored next.
     ///
     /// # Errors
     /// The log failed.
@@ -35,8 +87,14 @@ impl Repeats {
             return Ok(0);
         };
         let before = part.elements.len();
-        let known = self.newest.get(&part.entry.name).copied();
-        if known.is_none_or(|known| oldest <= known) {
+        let name = &part.entry.name;
+        let assigned = part.entry.log.log().assigned();
+        if self.streams.get(name).is_some_and(|it| it.next != assigned) {
+            self.streams.remove(name);
+        }
+        let mut digests: Vec<u64> = part.elements.iter().map(digest).collect();
+        let known = self.streams.get(name);
+        if !known.is_some_and(|known| known.lacks(oldest, &digests)) {
             let entry = part.entry.clone();
             // What is on its way is not read.
             entry.log.log().settled().await;
@@ -51,7 +109,8 @@ impl Repeats {
                     };
                     part.elements.retain(is_new);
                     if is_newest {
-                        self.newest.insert(part.entry.name.clone(), newest);
+                        let known = || Known::new(assigned, newest);
+                        self.streams.entry(name.clone()).or_insert_with(known);
                     }
                 }
                 Stored::TooMany => {
@@ -63,10 +122,12 @@ impl Repeats {
                     part.elements = kept.unwrap_or_else(closed_elements)?;
                 }
             }
+            digests = part.elements.iter().map(digest).collect();
         }
-        remove_doubles(&mut part.elements);
-        if let Some(known) = self.newest.get_mut(&part.entry.name) {
-            *known = (*known).max(newest);
+        remove_doubles(&mut part.elements, &mut digests);
+        let most = DIGESTS_MAX / self.streams.len().max(1);
+        if let Some(known) = self.streams.get_mut(name) {
+            known.add(&part.elements, &digests, most);
         }
         Ok((before - part.elements.len()) as u64)
     }
@@ -173,24 +234,22 @@ fn by_time(elements: &[StreamElement]) -> Times<'_> {
     times
 }
 
-/// Removes elements that are the same as an earlier one.
-fn remove_doubles(elements: &mut Vec<StreamElement>) {
+/// Removes elements that are the same as an earlier one, and their digests.
+fn remove_doubles(elements: &mut Vec<StreamElement>, digests: &mut Vec<u64>) {
     let is_rising = |pair: &[StreamElement]| pair[0].source_time < pair[1].source_time;
     if elements.windows(2).all(is_rising) {
         return;
     }
-    let mut known: HashMap<u64, Vec<usize>> = HashMap::with_capacity(elements.len());
+    let mut known: HashMap<u64, usize> = HashMap::with_capacity(elements.len());
     let mut is_first = Vec::with_capacity(elements.len());
-    for (index, element) in elements.iter().enumerate() {
-        let same = known.entry(digest(element)).or_default();
-        let is_new = !same.iter().any(|at| is_same(&elements[*at], element));
-        if is_new {
-            same.push(index);
-        }
-        is_first.push(is_new);
+    for (index, digest) in digests.iter().enumerate() {
+        let first = *known.entry(*digest).or_insert(index);
+        is_first.push(first == index || !is_same(&elements[first], &elements[index]));
     }
-    let mut is_first = is_first.into_iter();
-    elements.retain(|_| is_first.next().unwrap_or(true));
+    let mut kept = is_first.iter();
+    elements.retain(|_| kept.next().is_none_or(|is_first| *is_first));
+    let mut kept = is_first.iter();
+    digests.retain(|_| kept.next().is_none_or(|is_first| *is_first));
 }
 
 /// A number that elements have in common which [`is_same`] calls the same, and few others. Columns without a value do
@@ -264,12 +323,46 @@ mod tests {
     fn doubles_of_a_batch_are_removed() {
         let text = |time, key| element(time, Some(key), vec![Value::Null]);
         let mut elements = vec![text(1, "a"), text(1, "b"), text(1, "a"), text(2, "a")];
-        remove_doubles(&mut elements);
+        let mut digests = elements.iter().map(digest).collect();
+        remove_doubles(&mut elements, &mut digests);
+        assert_eq!(digests, elements.iter().map(digest).collect::<Vec<_>>());
         let left: Vec<_> = elements
             .iter()
             .map(|it| (it.source_time.0, it.key.as_deref()))
             .collect();
         assert_eq!(left, [(1, Some("a")), (1, Some("b")), (2, Some("a"))]);
+    }
+
+    #[test]
+    fn elements_among_the_newest_need_no_look_at_the_disk() {
+        let elements = |times: std::ops::Range<i64>| -> (Vec<StreamElement>, Vec<u64>) {
+            let elements: Vec<_> = times.map(|time| element(time, Some("a"), vec![])).collect();
+            let digests = elements.iter().map(digest).collect();
+            (elements, digests)
+        };
+        let mut known = Known::new(7, Timestamp(99));
+        let lacks = |known: &Known, times| {
+            let (elements, digests) = elements(times);
+            known.lacks(elements[0].source_time, &digests)
+        };
+        assert!(lacks(&known, 100..103));
+        assert!(!lacks(&known, 99..103), "older elements may be stored");
+        for times in [110..120, 100..103] {
+            let (elements, digests) = elements(times);
+            known.add(&elements, &digests, 12);
+        }
+        assert_eq!((known.next, known.newest), (20, Timestamp(119)));
+        assert!(!lacks(&known, 112..113), "it has this one");
+        assert!(lacks(&known, 120..130));
+        // One was too many, and from its time on the others are complete.
+        assert!(!lacks(&known, 103..110));
+        let (others, digests) = elements(111..112);
+        let others: Vec<_> = others
+            .iter()
+            .map(|one| element(one.source_time.0, Some("b"), vec![]))
+            .collect();
+        assert_ne!(digests[0], digest(&others[0]));
+        assert!(known.lacks(Timestamp(111), &[digest(&others[0])]));
     }
 
     #[test]

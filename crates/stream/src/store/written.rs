@@ -51,6 +51,13 @@ impl WrittenFollower {
         self
     }
 
+    /// Limits what is returned at once to so many elements, instead of the store's number for followers.
+    #[must_use]
+    pub fn elements(mut self, most: usize) -> Self {
+        self.follower = self.follower.records(most);
+        self
+    }
+
     /// The next elements, of one version; never empty. After a gap it continues after the gap.
     /// Dropping the future loses nothing.
     ///

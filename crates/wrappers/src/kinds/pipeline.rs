@@ -7,8 +7,8 @@ use tokio::task::JoinHandle;
 
 use crate::{Batch, Delivered, WrapperError};
 
-/// Batches that wait; reason: each has up to a megabyte, and one is enough to keep the writer busy.
-const WAITING_MAX: usize = 4;
+/// Batches that wait; reason: each has up to a megabyte, mostly a third of one, and a transaction takes all of them.
+const WAITING_MAX: usize = 8;
 
 /// The batches that a writer takes.
 pub(super) type Batches = mpsc::Receiver<Batch>;

@@ -8,6 +8,8 @@ mod change;
 mod create;
 mod documents;
 mod observe;
+#[cfg(test)]
+mod pauses;
 mod reading;
 mod snapshot;
 mod store;

@@ -30,6 +30,12 @@ const PIECE: usize = 1_024;
 /// How much wider than estimated the first window of time is; reason: most pages need one then.
 const FIRST_WINDOW: i128 = 2;
 
+/// Observations of a window, as a multiple of those that the page needs, above which a narrower one is read instead;
+/// reason: after a pause the window is as wide as the pause.
+const CROWDED: usize = 4;
+/// How much narrower that one is.
+const NARROWER: i128 = 8;
+
 /// The widest window in nanoseconds: more than all times there are.
 const WIDEST: i128 = 1 << 65;
 
@@ -403,6 +409,8 @@ impl Reading {
             let mut window: Vec<Found> = Vec::new();
             let mut bytes = page_bytes;
             let room = needed - page.len();
+            let most = CROWDED * needed.max(PIECE);
+            let (mut found_here, mut is_crowded) = (0, false);
             for stream in 0..set.streams.len() {
                 let bounds = self.bounds(set, stream);
                 let times = (low.max(bounds.0), high.min(bounds.1));
@@ -421,6 +429,8 @@ impl Reading {
                                 Ordering::Greater
                             }
                     }) {
+                        found_here += 1;
+                        is_crowded = found_here > most && windows.can_narrow();
                         bytes += found.bytes;
                         window.push(found);
                         if is_too_long(window.len(), room, bytes) {
@@ -430,9 +440,15 @@ impl Reading {
                             check_sorted(bytes)?;
                         }
                     }
-                    Ok(true)
+                    Ok(!is_crowded)
                 };
-                self.each(set, stream, 0, times, &mut take)?;
+                if !self.each(set, stream, 0, times, &mut take)? {
+                    break;
+                }
+            }
+            if is_crowded {
+                windows.narrow(page.len());
+                continue;
             }
             window.sort_unstable_by(order);
             window.truncate(room);
@@ -545,6 +561,10 @@ fn has_times(datastream: &Datastream, times: (i64, i64)) -> bool {
 struct Windows {
     /// What is left: least and greatest time, both included.
     left: Option<(i128, i128)>,
+    /// What was left before the last window, and the width of that.
+    before: (Option<(i128, i128)>, i128),
+    /// How many observations there were when it was made narrower, until there are more.
+    narrowed_at: Option<usize>,
     width: i128,
     is_descending: bool,
 }
@@ -582,6 +602,8 @@ impl Windows {
         });
         Self {
             left,
+            before: (left, 1),
+            narrowed_at: None,
             width: width.clamp(1, WIDEST),
             is_descending,
         }
@@ -601,6 +623,7 @@ impl Windows {
     /// The next window; `found` of `needed` observations were in those before.
     fn next(&mut self, found: usize, needed: usize) -> Option<(i64, i64)> {
         let (low, high) = self.left?;
+        self.before = (self.left, self.width.min(high - low));
         let window = match self.is_descending {
             true => (low.max(high - self.width), high),
             false => (low, high.min(low + self.width)),
@@ -610,9 +633,27 @@ impl Windows {
             false => (window.1 < high).then_some((window.1 + 1, high)),
         };
         // Far from enough: the filter is rare here, or there is a pause.
-        let factor = if found * 4 < needed { 8 } else { 2 };
+        let factor = match self.narrowed_at {
+            // The crowd is in one of the next.
+            Some(at) if at == found => 1,
+            _ if found * 4 < needed => 8,
+            _ => 2,
+        };
         self.width = self.width.saturating_mul(factor).min(WIDEST);
         Some((i64::try_from(window.0).ok()?, i64::try_from(window.1).ok()?))
+    }
+
+    /// Whether the last window is wide enough to be divided.
+    fn can_narrow(&self) -> bool {
+        self.before.1 > NARROWER
+    }
+
+    /// Goes back before the last window, to a narrower one; there were `found` observations before it.
+    fn narrow(&mut self, found: usize) {
+        let (left, width) = self.before;
+        self.left = left;
+        self.width = (width / NARROWER).max(1);
+        self.narrowed_at = Some(found);
     }
 }
 

@@ -1,8 +1,10 @@
 //! Which messages are stored, so that one that the broker repeats is stored once.
 //!
 //! A broker repeats what was not acknowledged under its packet identifier and with the flag DUP (MQTT 5.0, 4.4). It has
-//! at most as many such messages as it was allowed to send, and they are the newest. The mark of a batch names as many:
+//! at most as many such messages as it was allowed to send, and they are the newest. The mark of a batch names them:
 //! after a crash between storing and acknowledging, a repeated message is recognized by its identifier and its content.
+//! Beyond the newest 64, a mark names only messages that the broker may not know to be acknowledged, so that the marks
+//! of a quiet topic are short.
 
 use std::collections::VecDeque;
 
@@ -11,8 +13,11 @@ use ring::digest::{SHA256, digest};
 use super::session::{Message, Receipt};
 use crate::Mark;
 
-/// Messages that a mark names; a broker of MQTT 5.0 has at most as many on their way.
-pub(super) const MESSAGES: usize = 64;
+/// Most messages that a mark names; a broker of MQTT 5.0 has at most as many on their way. Reason: with a commit of
+/// 5 ms it may send 100,000 a second.
+pub(super) const MESSAGES: usize = 512;
+/// Messages that a mark names in any case; reason: a broker that crashes may have forgotten acknowledgements.
+const MESSAGES_KEPT: usize = 64;
 /// The first byte of a mark.
 const VERSION: u8 = 1;
 /// Bytes before the messages: the version, the number of the batch, the subscription.
@@ -29,6 +34,10 @@ pub(super) struct Ledger {
     subscription: [u8; 8],
     /// The newest messages, oldest first.
     messages: VecDeque<(u16, [u8; 8])>,
+    /// How many of the oldest the broker knows to be acknowledged.
+    confirmed: usize,
+    /// Messages that were dropped since it was made.
+    dropped: u64,
 }
 
 impl Ledger {
@@ -46,6 +55,7 @@ impl Ledger {
             number: u64::from_le_bytes(head[1..9].try_into().ok()?),
             subscription: head[9..].try_into().ok()?,
             messages: messages.collect::<Option<_>>()?,
+            ..Self::default()
         })
     }
 
@@ -58,7 +68,29 @@ impl Ledger {
 
     /// The broker has forgotten the session and its messages.
     pub(super) fn forget(&mut self) {
+        self.dropped += self.messages.len() as u64;
         self.messages.clear();
+        self.confirmed = 0;
+    }
+
+    /// The number of the newest message.
+    pub(super) fn newest(&self) -> u64 {
+        self.dropped + self.messages.len() as u64
+    }
+
+    /// The broker knows that the messages up to this number are acknowledged.
+    pub(super) fn confirm(&mut self, number: u64) {
+        let confirmed = usize::try_from(number.saturating_sub(self.dropped)).unwrap_or(usize::MAX);
+        self.confirmed = self.confirmed.max(confirmed.min(self.messages.len()));
+        while self.confirmed > 0 && self.messages.len() > MESSAGES_KEPT {
+            self.drop_oldest();
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        self.messages.pop_front();
+        self.confirmed = self.confirmed.saturating_sub(1);
+        self.dropped += 1;
     }
 
     /// Whether a message is one that was stored before, and is only repeated.
@@ -73,8 +105,9 @@ impl Ledger {
     pub(super) fn add(&mut self, message: &Message) {
         if let Some(receipt) = message.receipt {
             self.messages.push_back(entry(receipt, message));
-            if self.messages.len() > MESSAGES {
-                self.messages.pop_front();
+            let has_confirmed = self.confirmed > 0 && self.messages.len() > MESSAGES_KEPT;
+            if has_confirmed || self.messages.len() > MESSAGES {
+                self.drop_oldest();
             }
         }
     }
@@ -82,7 +115,7 @@ impl Ledger {
     /// The mark of the next batch.
     pub(super) fn mark(&mut self) -> Mark {
         self.number = self.number.wrapping_add(1);
-        let mut bytes = Vec::with_capacity(HEAD_BYTES + MESSAGES * MESSAGE_BYTES);
+        let mut bytes = Vec::with_capacity(HEAD_BYTES + self.messages.len() * MESSAGE_BYTES);
         bytes.push(VERSION);
         bytes.extend(self.number.to_le_bytes());
         bytes.extend(self.subscription);
@@ -90,8 +123,8 @@ impl Ledger {
             bytes.extend(packet_id.to_le_bytes());
             bytes.extend(hash);
         }
-        // 657 bytes at most, below the limit of a mark.
-        Mark::new(bytes).unwrap_or_default()
+        // 5,137 bytes at most.
+        Mark::long(bytes)
     }
 }
 
@@ -128,7 +161,7 @@ mod tests {
     fn a_mark_knows_the_newest_messages() {
         let mut ledger = Ledger::default();
         assert!(!ledger.subscribe(&["a/#".to_owned()], 1));
-        for number in 0..100 {
+        for number in 0..600 {
             ledger.add(&message(number, "x", false));
         }
         let mark = ledger.mark();
@@ -136,12 +169,34 @@ mod tests {
         let mut after = Ledger::of(&mark).unwrap();
         assert!(after.subscribe(&["a/#".to_owned()], 1));
         assert!(!after.subscribe(&["a/#".to_owned()], 2));
-        let known = (0..100).filter(|number| after.has(&message(*number, "x", true)));
-        assert_eq!(known.collect::<Vec<_>>(), (36..100).collect::<Vec<_>>());
-        assert!(!after.has(&message(99, "x", false)), "a new message");
-        assert!(!after.has(&message(99, "y", true)), "another content");
+        let known = (0..600).filter(|number| after.has(&message(*number, "x", true)));
+        assert_eq!(known.collect::<Vec<_>>(), (88..600).collect::<Vec<_>>());
+        assert!(!after.has(&message(599, "x", false)), "a new message");
+        assert!(!after.has(&message(599, "y", true)), "another content");
         after.forget();
-        assert!(!after.has(&message(99, "x", true)));
+        assert!(!after.has(&message(599, "x", true)));
+    }
+
+    #[test]
+    fn what_the_broker_knows_to_be_acknowledged_makes_no_mark_longer() {
+        let mut ledger = Ledger::default();
+        for number in 0..600 {
+            ledger.add(&message(number, "x", false));
+        }
+        assert_eq!(ledger.newest(), 600);
+        ledger.confirm(300);
+        let mut after = Ledger::of(&ledger.mark()).unwrap();
+        assert!(!after.has(&message(299, "x", true)));
+        assert!(after.has(&message(300, "x", true)));
+        assert_eq!(after.newest(), 300, "the numbers belong to the ledger");
+        after.confirm(u64::MAX);
+        assert_eq!(after.messages.len(), 64);
+        // Those that are confirmed leave one by one; an earlier confirmation changes nothing.
+        after.add(&message(600, "x", false));
+        after.confirm(1);
+        assert_eq!((after.messages.len(), after.newest()), (64, 301));
+        ledger.forget();
+        assert_eq!(ledger.newest(), 600);
     }
 
     #[test]

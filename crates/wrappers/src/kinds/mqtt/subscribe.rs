@@ -27,6 +27,9 @@ const FILTERS_MAX: usize = 64;
 const BATCH_BYTES: usize = BATCH_BYTES_MAX / 8;
 /// Messages after which a batch is complete; reason: a broker of MQTT 5.0 sends no more without acknowledgements.
 const BATCH_MESSAGES: usize = 4_096;
+/// Batches on their way to the disk beside which the next one is gathered; reason: the log writes one and has the next
+/// ready, and a further one would only add a mark.
+const BATCHES_AHEAD: usize = 2;
 
 /// The kind.
 pub(crate) const WRAPPER: WrapperKind = WrapperKind {
@@ -34,8 +37,8 @@ pub(crate) const WRAPPER: WrapperKind = WrapperKind {
     about: "messages of an MQTT broker, 3.1.1 or 5.0",
     delivery: Delivery {
         acknowledges: "by PUBACK or PUBREC, after the message is stored",
-        resumes: "the session that the broker keeps, and the identifiers of the newest 64 messages",
-        may_double: "messages of quality of service 0 never; others only if a broker of 3.1.1 repeats more than 64",
+        resumes: "the session that the broker keeps, and the identifiers of the newest 512 messages",
+        may_double: "messages of quality of service 0 never; others only if a broker of 3.1.1 repeats more than 512",
         may_miss: "what the broker drops: with quality of service 0, after `session_s`, or beyond its queue",
         back_pressure: "acknowledgements wait, and the socket is not read",
     },
@@ -174,7 +177,9 @@ fn open(opening: WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError> {
         connecting: None,
         connection: None,
         arrived: VecDeque::new(),
+        gathered: Gathered::default(),
         waiting: VecDeque::new(),
+        confirming: None,
         condition: opening.condition,
         orders: 0,
     }))
@@ -196,11 +201,47 @@ struct MqttWrapper {
     connection: Option<Connection>,
     /// Events that were received and not looked at yet.
     arrived: VecDeque<Event>,
-    /// What is acknowledged when the batch with this mark is stored.
-    waiting: VecDeque<(Mark, Vec<Receipt>)>,
+    gathered: Gathered,
+    /// What is acknowledged when a batch is stored.
+    waiting: VecDeque<Waiting>,
+    /// The number of the newest message whose acknowledgement the broker has when it answers a ping.
+    confirming: Option<u64>,
     condition: Condition,
     /// Commands so far.
     orders: u64,
+}
+
+/// The next batch. It outlives a step that is dropped.
+#[derive(Default)]
+struct Gathered {
+    batch: Batch,
+    receipts: Vec<Receipt>,
+    messages: usize,
+    /// Bytes of payloads.
+    bytes: usize,
+    /// It has a message that the broker does not send again.
+    is_urgent: bool,
+}
+
+impl Gathered {
+    fn is_empty(&self) -> bool {
+        let Batch {
+            parts, undecodable, ..
+        } = &self.batch;
+        self.receipts.is_empty() && parts.is_empty() && undecodable.is_empty()
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes >= BATCH_BYTES || self.messages >= BATCH_MESSAGES
+    }
+}
+
+/// What a batch with this mark acknowledges.
+struct Waiting {
+    mark: Mark,
+    receipts: Vec<Receipt>,
+    /// The number of its newest message.
+    newest: u64,
 }
 
 impl Wrapper for MqttWrapper {
@@ -218,39 +259,42 @@ impl Wrapper for MqttWrapper {
 
     fn next(&mut self) -> Step<'_, Result<Batch, WrapperError>> {
         Box::pin(async {
-            let mut batch = Batch::default();
             if self.connection.is_none() {
+                let mut batch = Batch::default();
                 self.connect(&mut batch).await?;
                 if !batch.lost.is_empty() {
                     batch.mark = self.ledger.mark();
                     return Ok(batch);
                 }
             }
-            let mut receipts = Vec::new();
-            let (mut messages, mut bytes) = (0, 0);
             loop {
-                while let Some(event) = self.arrived.pop_front() {
+                let mut has_failed = false;
+                while !self.gathered.is_full()
+                    && !has_failed
+                    && let Some(event) = self.arrived.pop_front()
+                {
                     match event {
-                        Event::Message(message) => {
-                            messages += 1;
-                            bytes += message.payload.len();
-                            self.take(&message, &mut batch, &mut receipts);
-                        }
-                        Event::Failed(reason) => {
-                            if messages > 0 {
-                                self.arrived.push_front(Event::Failed(reason));
-                                break;
+                        Event::Message(message) => self.take(&message),
+                        Event::Answered => {
+                            if let Some(newest) = self.confirming.take() {
+                                self.ledger.confirm(newest);
                             }
+                        }
+                        Event::Failed(reason) if self.gathered.is_empty() => {
                             return Err(WrapperError::peer(reason));
+                        }
+                        failed @ Event::Failed(_) => {
+                            self.arrived.push_front(failed);
+                            has_failed = true;
                         }
                         _ => {}
                     }
-                    if bytes >= BATCH_BYTES || messages >= BATCH_MESSAGES {
-                        break;
-                    }
                 }
-                let is_empty = batch.parts.is_empty() && batch.undecodable.is_empty();
-                if !is_empty || !receipts.is_empty() {
+                let gathered = &self.gathered;
+                // A stop would lose what the broker does not send again.
+                let may_wait = self.repeats() && !gathered.is_urgent && !has_failed;
+                let is_due = self.waiting.len() < BATCHES_AHEAD || !may_wait;
+                if gathered.is_full() || (is_due && !gathered.is_empty()) {
                     break;
                 }
                 let Some(connection) = &mut self.connection else {
@@ -262,23 +306,36 @@ impl Wrapper for MqttWrapper {
                 }
             }
             self.condition.runs();
+            let Gathered {
+                mut batch,
+                receipts,
+                ..
+            } = std::mem::take(&mut self.gathered);
             batch.mark = self.ledger.mark();
-            self.waiting.push_back((batch.mark.clone(), receipts));
+            self.waiting.push_back(Waiting {
+                mark: batch.mark.clone(),
+                receipts,
+                newest: self.ledger.newest(),
+            });
             Ok(batch)
         })
     }
 
     fn stored<'a>(&'a mut self, mark: &'a Mark) -> Step<'a, Result<(), WrapperError>> {
         Box::pin(async move {
-            let at = self.waiting.iter().position(|(one, _)| one == mark);
-            for (_, receipts) in self.waiting.drain(..at.map_or(0, |at| at + 1)) {
-                for receipt in receipts {
-                    let Some(connection) = &self.connection else {
-                        continue;
-                    };
-                    let order = Order::Acknowledge(receipt);
-                    // A connection that has ended is reported by the next step.
-                    let _ = connection.orders.send(order).await;
+            let at = self.waiting.iter().position(|one| one.mark == *mark);
+            let stored = self.waiting.drain(..at.map_or(0, |at| at + 1));
+            let Some(connection) = &self.connection else {
+                return Ok(());
+            };
+            // A connection that has ended is reported by the next step.
+            for one in stored {
+                for receipt in one.receipts {
+                    let _ = connection.orders.send(Order::Acknowledge(receipt)).await;
+                }
+                if self.confirming.is_none() {
+                    self.confirming = Some(one.newest);
+                    let _ = connection.orders.send(Order::Ping).await;
                 }
             }
             Ok(())
@@ -334,6 +391,7 @@ impl MqttWrapper {
         let connected = connecting.await;
         self.connecting = None;
         let connection = connected?;
+        self.confirming = None;
         self.condition.waits("no message has arrived");
         if self.has_mark && !connection.had_session {
             self.ledger.forget();
@@ -349,8 +407,17 @@ impl MqttWrapper {
         Ok(())
     }
 
-    /// Adds a message to a batch, unless it is stored already.
-    fn take(&mut self, message: &Message, batch: &mut Batch, receipts: &mut Vec<Receipt>) {
+    /// Adds a message to the next batch, unless it is stored already.
+    fn take(&mut self, message: &Message) {
+        let Gathered {
+            batch,
+            receipts,
+            messages,
+            bytes,
+            is_urgent,
+        } = &mut self.gathered;
+        *messages += 1;
+        *bytes += message.payload.len();
         let is_stored = self.ledger.has(message);
         let is_ignored = message.is_retained && !self.subscription.takes_retained;
         let matched = self
@@ -376,6 +443,7 @@ impl MqttWrapper {
             self.ledger.add(message);
         }
         let Some(receipt) = message.receipt else {
+            *is_urgent = true;
             return;
         };
         // Acknowledgements are in the order of the messages (MQTT 5.0, 4.6).

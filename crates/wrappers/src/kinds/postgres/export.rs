@@ -23,8 +23,8 @@ use crate::{
     Refused, Step, WrapperError, Written,
 };
 
-/// Batches of one transaction; reason: each commit waits for the server's disk.
-const TRANSACTION_BATCHES: usize = 8;
+/// Batches of one transaction: all that wait, and the first. Reason: each commit waits for the server's disk.
+const TRANSACTION_BATCHES: usize = 9;
 /// Longest name of a table; PostgreSQL cuts a longer one.
 const NAME_BYTES_MAX: usize = 63;
 /// The placeholder in `table`.
