@@ -10,6 +10,9 @@ one, this Python is tried.
 3. hosts:     both libraries decode what Chappe publishes as an edge node, the elements of an outage as historical ones.
 4. entities:  Home Assistant shows the fields of a stream with unit and class, and when Chappe is away.
 5. browse:    the printed files are valid, and `try` reads with them.
+6. devices:   announced devices are listed within a second, bound by meaning, told what to do, shown offline, and gone when
+              they are retracted.
+7. drives:    edge nodes of both libraries as devices; NCMD and DCMD, confirmed by their data.
 
 CONNECTORS_KILLS says how often node and peers are killed (3). Runs as root on Linux, in namespaces of its own: what it
 started ends with it.
@@ -28,6 +31,7 @@ import time
 sys.dont_write_bytecode = True
 FOLDER = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "wrappers"), str(FOLDER.parent)]
+import mqtt_devices  # noqa: E402
 import programs  # noqa: E402
 from bench import THERE, Bench, Fed, Skipped, documents, judge, lines_of, need  # noqa: E402
 from home_assistant import HomeAssistant  # noqa: E402
@@ -278,7 +282,9 @@ def browse(bench: Bench, broker: Broker) -> None:
         expect("21.5" in tried.stdout, f"try reads with it {tried.stderr}")
 
 
-PARTS = {"announced": announced, "nodes": nodes, "hosts": hosts, "entities": entities, "browse": browse}
+PARTS = {"announced": announced, "nodes": nodes, "hosts": hosts, "entities": entities, "browse": browse,
+         "devices": mqtt_devices.announced_devices,
+         "drives": lambda bench, broker: mqtt_devices.edge_devices(bench, broker, python)}
 
 
 def check(chappe: str, work: pathlib.Path, parts: list[str]) -> None:

@@ -4,6 +4,9 @@
     python mqtt_sparkplug.py host HOST PORT OUTPUT     pysparkplug: a host application that appends what it decodes to OUTPUT
     python mqtt_sparkplug.py other-node HOST PORT STATE     mqtt-spb-wrapper: an edge node that counts
     python mqtt_sparkplug.py other-host HOST PORT OUTPUT    mqtt-spb-wrapper: an application that appends what it decodes
+    python mqtt_sparkplug.py settable HOST PORT OUTPUT      pysparkplug: an edge node that does what it is told
+    python mqtt_sparkplug.py commander HOST PORT OUTPUT     pysparkplug: an application that tells Chappe's edge node what to do
+    python mqtt_sparkplug.py other-settable HOST PORT OUTPUT    mqtt-spb-wrapper: an edge node that does what it is told
 """
 
 import datetime
@@ -126,9 +129,73 @@ def other_host(host_name: str, port: int, output: pathlib.Path) -> None:
     threading.Event().wait()
 
 
+def settable(host_name: str, port: int, output: pathlib.Path) -> None:
+    import pysparkplug as spb
+
+    def metric(name: str, kind: spb.DataType, value) -> spb.Metric:
+        return spb.Metric(timestamp=spb.get_current_timestamp(), name=name, datatype=kind, value=value)
+
+    types = spb.DataType
+    asked = threading.Event()
+
+    def node_commanded(_, message) -> None:
+        if any(one.name == "Node Control/Rebirth" and one.value for one in message.payload.metrics):
+            asked.set()
+
+    def device_commanded(edge, message) -> None:
+        for one in message.payload.metrics:
+            # `Stuck` does not move.
+            if one.name == "Setpoint":
+                edge.update_device("drive", [metric("Setpoint", types.DOUBLE, one.value)])
+
+    edge = spb.EdgeNode("site", "drives", [metric("Node Control/Rebirth", types.BOOLEAN, False)], cmd_callback=node_commanded)
+    fixed = [metric("Setpoint", types.DOUBLE, 0.5), metric("Stuck", types.INT16, 0)]
+    edge.register(spb.Device("drive", fixed, cmd_callback=device_commanded))
+    edge.connect(host_name, port=port, keepalive=5)
+    while True:
+        asked.wait()
+        asked.clear()
+        edge.disconnect()
+        edge.connect(host_name, port=port, keepalive=5)
+
+
+def commander(host_name: str, port: int, output: pathlib.Path) -> None:
+    import pysparkplug as spb
+    client = spb.Client()
+    client.connect(host_name, port=port, keepalive=5)
+    while True:
+        time.sleep(0.5)
+        one = spb.Metric(timestamp=spb.get_current_timestamp(), name="doubled", datatype=spb.DataType.DOUBLE, value=1.0)
+        payload = spb.DCmd(timestamp=spb.get_current_timestamp(), metrics=(one,))
+        topic = spb.Topic(group_id="site", message_type=spb.MessageType.DCMD, edge_node_id="chappe", device_id="speed")
+        client.publish(spb.Message(topic=topic, payload=payload, qos=spb.QoS(0), retain=False), include_dtypes=True)
+
+
+def other_settable(host_name: str, port: int, output: pathlib.Path) -> None:
+    import mqtt_spb_wrapper as spb
+    edge = spb.MqttSpbEntityEdgeNode("site", "other")
+    edge.data.set_value("level", 0)
+    edge.commands.set_value("level", 0)
+
+    def commanded(payload) -> None:
+        for one in payload["metrics"]:
+            if one["name"] == "level":
+                with open(output, "a") as lines:
+                    lines.write(f"{one['value']}\n")
+                edge.data.set_value("level", one["value"])
+                edge.publish_data()
+
+    edge.on_command = commanded
+    if not edge.connect(host_name, port):
+        sys.exit("no connection")
+    edge.publish_birth()
+    threading.Event().wait()
+
+
 def main() -> None:
     role, host_name, port, path = sys.argv[1:]
-    roles = {"node": node, "host": host, "other-node": other_node, "other-host": other_host}
+    roles = {"node": node, "host": host, "other-node": other_node, "other-host": other_host, "settable": settable,
+             "commander": commander, "other-settable": other_settable}
     roles[role](host_name, int(port), pathlib.Path(path))
 
 

@@ -24,7 +24,9 @@ pub(crate) use account::{
     Account, AccountAdd, AccountGroups, AccountList, AccountRenew, AccountRevoke, AccountShare,
     AccountShow,
 };
-pub(crate) use device::{Device, DeviceExclude, DeviceInclude, DeviceReplace, DeviceRun};
+pub(crate) use device::{
+    Device, DeviceCall, DeviceExclude, DeviceInclude, DeviceReplace, DeviceRun,
+};
 pub(crate) use export::{Export, ExportFormat};
 pub(crate) use link::{DeadLetters, Link, LinkAdd, LinkList, LinkRemove, LinkShow, Resend};
 pub(crate) use registry::{

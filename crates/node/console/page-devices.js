@@ -6,7 +6,7 @@ import { local, moment, since } from './format.js';
 import { errors, model } from './model.js';
 import { setSign, word } from './semaphore.js';
 
-const ORDER = { attention: 0, usable: 1, excluded: 2, gone: 3 };
+const ORDER = { attention: 0, usable: 1, offline: 2, excluded: 3, gone: 4 };
 
 function names(items) {
   return (items ?? []).map((one) => h('span', { class: 'name', title: one }, local(one)));
@@ -35,6 +35,7 @@ function openList(root) {
       name: h('b'),
       reason: h('span', { class: 'reason' }),
       hint: h('p', { class: 'hint' }),
+      source: h('small'),
       types: h('span', { class: 'types' }),
       streams: h('span', { class: 'streams' }),
       seen: h('small'),
@@ -48,6 +49,7 @@ function openList(root) {
         'div',
         { class: 'words' },
         h('a', { href: `#/devices/${encodeURIComponent(device.key)}` }, row.name),
+        row.source,
         row.types,
         h('p', null, row.reason),
         row.hint,
@@ -63,6 +65,7 @@ function openList(root) {
     node.dataset.state = device.state;
     setSign(row.sign, device.state);
     setText(row.name, device.name || device.key);
+    setText(row.source, device.wrapper ? ` ${device.found_by} ${device.wrapper}` : '');
     setText(row.reason, device.reason);
     row.hint.hidden = !device.hint;
     setText(row.hint, device.hint ? `hint: ${device.hint}` : '');
@@ -77,13 +80,14 @@ function openList(root) {
   function fill() {
     const devices = [...(model.devices ?? [])].sort(
       (a, b) =>
-        (ORDER[a.state] ?? 4) - (ORDER[b.state] ?? 4) || (a.name ?? '').localeCompare(b.name ?? ''),
+        (ORDER[a.state] ?? 5) - (ORDER[b.state] ?? 5) || (a.name ?? '').localeCompare(b.name ?? ''),
     );
     keyed(list, devices, (one) => one.key, create, update);
     const number = (state) => devices.filter((one) => one.state === state).length;
     const parts = [`seen ${devices.length}`, `usable ${number('usable')}`];
     if (number('attention'))
       parts.push(`${number('attention')} need${number('attention') === 1 ? 's' : ''} attention`);
+    if (number('offline')) parts.push(`${number('offline')} offline`);
     if (number('excluded')) parts.push(`${number('excluded')} left out`);
     if (number('gone')) parts.push(`${number('gone')} gone`);
     setText(
@@ -146,7 +150,8 @@ function openOne(root, key) {
   function exclusion(device) {
     const isExcluded = device.state === 'excluded';
     // The configuration's exclusions end only there.
-    if (isExcluded && device.exclusion === null) return null;
+    // An announced device is left out where it is announced: in the wrapper's file or at its peer.
+    if ((isExcluded && device.exclusion === null) || device.wrapper) return null;
     const label = isExcluded ? 'Take back' : 'Leave out';
     const trouble = h('div');
     const button = h('button', { type: 'button' }, label);
@@ -195,6 +200,8 @@ function openOne(root, key) {
           facts([
             ['endpoint', h('code', null, device.endpoint)],
             ['key', h('code', null, device.key)],
+            ['announced to', device.wrapper],
+            ['state since', device.state_since && moment(device.state_since)],
             ['dialect', device.dialect],
             ['addresses', (device.addresses ?? []).map((one) => h('code', null, one))],
             ['metadata version', device.metadata_version],

@@ -255,6 +255,7 @@ export function open(root) {
       figures.devices.more,
       list([
         [states(model.devices, 'attention'), attention(states(model.devices, 'attention'))],
+        [states(model.devices, 'offline'), 'offline'],
         [states(model.devices, 'gone'), 'gone'],
       ]) || all(model.devices, 'all usable'),
     );

@@ -25,6 +25,7 @@ const STATES = {
   connecting: ['waiting', 'connecting'],
   ended: ['gone', 'ended'],
   gone: ['gone', 'gone'],
+  offline: ['gone', 'offline'],
   excluded: ['gone', 'left out'],
 };
 

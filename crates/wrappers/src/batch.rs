@@ -6,6 +6,8 @@ use std::sync::Arc;
 use chappe_log::Level;
 use chappe_stream::{StreamElement, StreamSchema};
 
+use crate::DeviceReport;
+
 /// Longest mark in bytes; reason: each batch stores it twice, and a cursor of a peer is shorter.
 pub const MARK_BYTES_MAX: usize = 1_024;
 /// Most bytes of the elements of one batch, as [`Batch::weight`] estimates them. 1 MiB: a batch over
@@ -119,6 +121,8 @@ pub struct Batch {
     pub undecodable: Vec<Undecodable>,
     /// Messages that were lost before this batch.
     pub lost: Vec<Lost>,
+    /// What the peer says about its devices, before the elements.
+    pub devices: Vec<DeviceReport>,
     /// How far the peer was read, this batch included.
     pub mark: Mark,
     /// Whether the mark is of this run only, because the peer repeats what was not acknowledged: it is not stored.
@@ -159,6 +163,7 @@ impl Batch {
         }
         self.undecodable.extend(other.undecodable);
         self.lost.extend(other.lost);
+        self.devices.extend(other.devices);
         self.mark = other.mark;
         self.has_volatile_mark |= other.has_volatile_mark;
         self.drops_repeats |= other.drops_repeats;

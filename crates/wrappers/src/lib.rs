@@ -13,6 +13,7 @@ mod batch;
 mod clock;
 mod decode;
 mod descriptor;
+mod device;
 pub mod dpws;
 mod exporter;
 mod inputs;
@@ -33,6 +34,7 @@ pub use descriptor::{
     CommandTable, CommonKeys, ExporterFile, ExporterKeys, FILE_BYTES_MAX, PeerFile, StartKey,
     TableStep, WrapperFile, WrapperKeys, WrapperLimits,
 };
+pub use device::{AnnouncedDevice, Argument, DeviceReport, Operation};
 pub use exporter::{Delivered, Exporter, Partial, Refused, Written};
 pub use inputs::{INPUT_BYTES_MAX, Inputs};
 pub use kind::{

@@ -166,4 +166,17 @@ pub trait Wrapper: Send {
         let text = format!("this wrapper has no command {:?}", command.name);
         Box::pin(std::future::ready(Err(WrapperError::Command(text))))
     }
+
+    /// Calls an operation of a device that the peer announced; returns what the peer answered.
+    ///
+    /// # Errors
+    /// Like those of [`Wrapper::command`].
+    fn operate<'a>(
+        &'a mut self,
+        device: &'a str,
+        command: &'a Command,
+    ) -> Step<'a, Result<Value, WrapperError>> {
+        let text = format!("no device {device:?} has an operation {:?}", command.name);
+        Box::pin(std::future::ready(Err(WrapperError::Command(text))))
+    }
 }

@@ -19,6 +19,18 @@ pub(crate) enum Device {
         after_help = "Examples:\n  chappe device run thermometer.toml --address 127.0.1.1\n  chappe device run thermometer.toml --entrance 192.0.2.7:8473"
     )]
     Run(DeviceRun),
+    /// List the devices that a node knows: found ones, and those that the peers of wrappers announce.
+    #[command(after_help = "Examples:\n  chappe device list\n  chappe device list --json")]
+    List {
+        /// The node.
+        #[command(flatten)]
+        node: NodeAddress,
+    },
+    /// Call an operation of a device that a wrapper's peer announces (Home Assistant, Sparkplug).
+    #[command(
+        after_help = "Examples:\n  chappe device call Kitchen switch/kitchen/relay true\n  chappe device call counter setpoint 21.5\n  chappe device call line-3 'Node Control/Rebirth' true\n\nThe value is a number, true or false, or a text. `chappe device list --json` shows the operations of each\ndevice. `chappe call` calls the operations of devices of DPWS, without a node."
+    )]
+    Call(DeviceCall),
     /// Let a device continue the streams of a device that it replaces.
     #[command(
         after_help = "Examples:\n  chappe device replace urn:uuid:3e1f… urn:uuid:77a0…\n  chappe device replace urn:uuid:3e1f… urn:uuid:77a0… --place ward-3.pump-1\n\nThe former device must be gone or left out. `chappe device places` lists the replacements."
@@ -48,6 +60,20 @@ pub(crate) enum Device {
         #[command(flatten)]
         node: NodeAddress,
     },
+}
+
+/// Flags of `device call`.
+#[derive(Debug, Args)]
+pub(crate) struct DeviceCall {
+    /// The name, key or endpoint address of the device.
+    pub device: String,
+    /// The operation.
+    pub operation: String,
+    /// Its argument, if it has one.
+    pub value: Option<String>,
+    /// The node.
+    #[command(flatten)]
+    pub node: NodeAddress,
 }
 
 /// Flags of `device replace`.

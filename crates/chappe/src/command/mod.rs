@@ -1,6 +1,7 @@
 //! The verbs, one module each.
 
 pub(crate) mod account;
+pub(crate) mod announced;
 pub(crate) mod call;
 mod client;
 mod completeness;

@@ -7,6 +7,7 @@ use chappe_xml::Name;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::operation::DeviceOperation;
 use crate::clock;
 
 /// A device.
@@ -24,7 +25,9 @@ pub(crate) struct Device {
     pub(crate) reason: Option<String>,
     /// How to repair that, when known.
     pub(crate) hint: Option<String>,
-    /// Its dialect of DPWS.
+    /// Since when (RFC 3339).
+    pub(crate) state_since: String,
+    /// Its dialect of DPWS; empty for a device that a wrapper's peer announces.
     pub(crate) dialect: String,
     /// `{namespace}local` each.
     pub(crate) types: Vec<String>,
@@ -43,8 +46,12 @@ pub(crate) struct Device {
     /// RFC 3339.
     pub(crate) last_seen: String,
     /// How it was found: `discovery` (WS-Discovery, by multicast), `kad` (the distributed hash
-    /// table), or both.
+    /// table), or both; for a device that a wrapper's peer announces, the wrapper's kind.
     pub(crate) found_by: Vec<String>,
+    /// The wrapper whose peer announces it; null for a device of DPWS.
+    pub(crate) wrapper: Option<String>,
+    /// What an announced device can be told to do.
+    pub(crate) operations: Vec<DeviceOperation>,
     /// Its hosted services.
     pub(crate) services: Vec<Service>,
     /// Names of its streams.
@@ -60,8 +67,8 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// A device that was just found.
-    pub(super) fn new(key: &str) -> Self {
+    /// A device that was just found or announced.
+    pub(crate) fn new(key: &str) -> Self {
         Self {
             key: key.to_owned(),
             first_seen: clock::now().to_string(),
@@ -127,7 +134,7 @@ impl Device {
     }
 
     /// Sets its state, with the reason and the remedy when it is not usable.
-    pub(super) fn set_state(
+    pub(crate) fn set_state(
         &mut self,
         state: DeviceState,
         reason: impl Into<Option<String>>,
@@ -170,6 +177,8 @@ pub(crate) enum DeviceState {
     /// It was found, but cannot be used yet.
     #[default]
     Attention,
+    /// It is announced, and was said to be away: its values are not known.
+    Offline,
     /// It is left out: nothing is read of it, and it is not registered.
     Excluded,
     /// It has left, or no longer answers.
@@ -178,9 +187,10 @@ pub(crate) enum DeviceState {
 
 impl DeviceState {
     /// All states with their names.
-    pub(crate) const ALL: [(Self, &'static str); 4] = [
+    pub(crate) const ALL: [(Self, &'static str); 5] = [
         (Self::Usable, "usable"),
         (Self::Attention, "attention"),
+        (Self::Offline, "offline"),
         (Self::Excluded, "excluded"),
         (Self::Gone, "gone"),
     ];

@@ -18,7 +18,7 @@ pub(super) fn service_keys(device: &str, count: usize) -> Vec<String> {
 }
 
 /// The entities of a device and its services.
-pub(super) fn of_device(app: &App, device: &Device) -> Vec<Entity> {
+pub(crate) fn of_device(app: &App, device: &Device) -> Vec<Entity> {
     let mut entity = Entity::new(device.key.clone(), EntityKind::Device, shown(&device.name));
     entity.types.clone_from(&device.types);
     entity.scopes.clone_from(&device.scopes);

@@ -48,6 +48,11 @@ pub(super) fn refusal(endpoint: &str) -> Option<String> {
     })
 }
 
+/// Whether a key of a device is short enough.
+pub(super) fn fits(key: &str) -> bool {
+    key.len() <= DEVICE_KEYS.len() + ENDPOINT_BYTES_MAX
+}
+
 /// The owner of this device's streams in older logs, where the endpoint address is the key.
 pub(crate) fn former_key(key: &str) -> Option<String> {
     let endpoint = endpoint_of(key)?;

@@ -4,6 +4,7 @@
 //! delay others. Discovery messages are hints: a device counts as gone only after it did not answer
 //! the client.
 
+mod announced;
 mod charge;
 mod claims;
 mod device;
@@ -17,6 +18,7 @@ mod kept_list;
 mod key;
 mod lineage;
 mod offered;
+mod operation;
 mod output;
 mod places;
 mod profiles;
@@ -34,11 +36,14 @@ use std::time::Duration;
 use chappe_device::client::{ClientTree, Seen};
 use chappe_device::{ClientOptions, DeviceClient, Selection};
 
+pub(crate) use announced::announced_key;
 pub(crate) use claims::PlaceClaim;
 pub(crate) use device::{Device, DeviceState};
+pub(crate) use entities::of_device as device_entities;
 pub(crate) use exclusion::{EXCLUSIONS, Exclusion, ExclusionError};
 use followers::Followers;
 pub(crate) use key::{DEVICE_KEYS, device_key, former_key};
+pub(crate) use operation::{DeviceOperation, OperationArgument};
 pub(crate) use places::{PLACES, Place};
 pub(crate) use profiles::PROFILES;
 pub(crate) use replace::{ReplaceError, replace};

@@ -13,6 +13,7 @@ use chappe_device::client::{Found, TreeCounts, Way};
 use chappe_identity::{Host, Quota, Room, Shares};
 use tokio::task::{self, JoinHandle};
 
+use super::announced::Announced;
 use super::device::{Device, DeviceState};
 use super::exclusion::Exclusions;
 use super::follower::{DeviceCommand, Follower};
@@ -27,6 +28,8 @@ use crate::config::Config;
 pub(crate) struct Devices {
     devices_max: usize,
     table: Mutex<Table>,
+    /// Those that the peers of wrappers announce.
+    pub(super) announced: Announced,
     /// Limits of what devices store.
     pub(super) quotas: DeviceQuotas,
     /// Devices that are left out.
@@ -86,7 +89,11 @@ impl Table {
         let Some(device) = self.get_mut(key) else {
             return;
         };
+        let was = device.state;
         change(device);
+        if device.state != was || device.state_since.is_empty() {
+            device.state_since = clock::now().to_string();
+        }
         if device.is_present() {
             device.last_seen = clock::now().to_string();
         }
@@ -125,6 +132,7 @@ impl Devices {
                 rows: BTreeMap::new(),
                 shares: Shares::new(quota),
             }),
+            announced: Announced::default(),
             quotas: DeviceQuotas::new(config, log_bytes),
             exclusions: Exclusions::open(config)?,
             places: Places::open(config)?,
@@ -221,8 +229,7 @@ impl Devices {
 
     /// Whether a device has a scope that fits.
     pub(crate) fn has_scope(&self, key: &str, fits: impl Fn(&str) -> bool) -> bool {
-        let table = self.lock();
-        let device = table.get(key);
+        let device = self.get(key);
         device.is_some_and(|device| device.scopes.iter().any(|scope| fits(scope)))
     }
 
@@ -323,12 +330,13 @@ impl Devices {
 
     /// One device.
     pub(crate) fn get(&self, key: &str) -> Option<Device> {
-        self.lock().get(key).cloned()
+        let found = self.lock().get(key).cloned();
+        found.or_else(|| self.announced.get(key))
     }
 
     /// Whether a device is here.
     pub(crate) fn is_present(&self, key: &str) -> bool {
-        self.lock().get(key).is_some_and(Device::is_present)
+        self.get(key).is_some_and(|device| device.is_present())
     }
 
     /// Whether nothing runs for a device: it is unknown, has left or is left out.
@@ -338,7 +346,10 @@ impl Devices {
 
     /// All devices, by key.
     pub(crate) fn all(&self) -> Vec<Device> {
-        self.lock().listed().cloned().collect()
+        let mut all: Vec<Device> = self.lock().listed().cloned().collect();
+        all.extend(self.announced.all());
+        all.sort_by(|one, other| one.key.cmp(&other.key));
+        all
     }
 
     /// Sets the client that finds devices.
@@ -354,10 +365,10 @@ impl Devices {
     }
 
     /// The number of devices in each state.
-    pub(crate) fn counts(&self) -> [(&'static str, i64); 4] {
-        let table = self.lock();
+    pub(crate) fn counts(&self) -> [(&'static str, i64); 5] {
+        let all = self.all();
         DeviceState::ALL.map(|(state, word)| {
-            let count = table.listed().filter(|device| device.state == state);
+            let count = all.iter().filter(|device| device.state == state);
             (word, i64::try_from(count.count()).unwrap_or(i64::MAX))
         })
     }
@@ -413,6 +424,7 @@ mod tests {
             [
                 ("usable", 0),
                 ("attention", 2),
+                ("offline", 0),
                 ("excluded", 0),
                 ("gone", 0)
             ]

@@ -2,17 +2,19 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
 use super::paging::Paging;
 use super::params::{self, Name, Params};
 use super::problem::Problem;
+use super::wrappers::{CommandAnswer, CommandArguments, called};
 use crate::accounts::{Caller, View};
-use crate::config::DevicePattern;
+use crate::config::{DevicePattern, nearest};
 use crate::devices::{
     Device, DeviceState, Exclusion, ExclusionError, Place, PlaceClaim, ReplaceError, device_key,
 };
@@ -41,7 +43,7 @@ pub(crate) struct DeviceParams {
     cursor: Option<String>,
 }
 
-/// All devices found in this run.
+/// All devices found in this run, and those that the peers of wrappers announce.
 #[utoipa::path(get, path = "/api/v1/devices", tag = "devices", params(DeviceParams),
     responses((status = 200, body = Devices), (status = 400, body = Problem)))]
 pub(super) async fn list(
@@ -215,6 +217,47 @@ pub(super) async fn replace(
     let (device, former) = (as_key(&app, key), as_key(&app, former));
     let replaced = crate::devices::replace(&app, &device, &former, place).await;
     replaced.map(Json).map_err(|error| replace_problem(&error))
+}
+
+/// Calls an operation of a device that a wrapper's peer announces; the body is an object of arguments, of which there is
+/// at most `value`. Answers when the peer has acknowledged it, and for Sparkplug when data of the device shows it.
+#[utoipa::path(post, path = "/api/v1/devices/{key}/operations/{operation}", tag = "devices",
+    params(("key" = String, Path, description = "The device's key or endpoint address, percent-encoded"),
+        ("operation" = String, Path, description = "The name of one of its operations, percent-encoded")),
+    request_body(content = CommandArguments),
+    responses((status = 200, body = CommandAnswer), (status = 401, body = Problem),
+        (status = 404, body = Problem),
+        (status = 422, body = Problem, description = "the argument does not fit, or nothing confirmed the call in time"),
+        (status = 502, body = Problem), (status = 503, body = Problem)))]
+pub(super) async fn operate(
+    State(app): State<App>,
+    caller: Caller,
+    Path((key, operation)): Path<(String, String)>,
+    body: Body,
+) -> Result<Json<Value>, Problem> {
+    let arguments: Map<String, Value> = params::json(&app, body).await?;
+    let device = app.devices.get(&as_key(&app, key.clone()));
+    let view = View::of_reader(&app, &caller);
+    let device = device.filter(|device| view.has_device(device));
+    let device = device.ok_or_else(|| {
+        Problem::not_found(format!("there is no device {key:?}"))
+            .hint("GET /api/v1/devices lists all devices")
+    })?;
+    let names = || device.operations.iter().map(|one| one.name.as_str());
+    if !names().any(|name| name == operation) {
+        let problem = Problem::not_found(format!("{} has no operation {operation:?}", device.name));
+        return Err(match (nearest(&operation, names()), &device.wrapper) {
+            (Some(near), _) => problem.hint(format!("did you mean {near:?}?")),
+            (None, Some(_)) => problem.hint("`operations` of the device lists all"),
+            (None, None) => problem.hint("`chappe call` calls operations of devices of DPWS"),
+        });
+    }
+    let wrapper = device.wrapper.as_deref().unwrap_or_default();
+    let prefix = format!("{}:", crate::wrappers::wrapper_key(wrapper));
+    let id = device.endpoint.strip_prefix(&prefix).unwrap_or_default();
+    called(&app, wrapper, Some(id.to_owned()), operation, arguments)
+        .await
+        .map(Json)
 }
 
 /// The key of a device that is given by its key or its endpoint address.

@@ -230,6 +230,12 @@ pub(crate) fn routes() -> Routes {
             OPERATE,
             devices::replace,
         )
+        .post(
+            "/devices/{key}/operations/{operation}",
+            "call_device_operation",
+            OPERATE,
+            devices::operate,
+        )
         .get("/entities", "search_entities", restricted, entities::search)
         .post("/entities", "publish_entity", WRITE, publish::publish)
         .get("/entities/{key}", "get_entity", restricted, entities::one)

@@ -41,6 +41,7 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         devices::include,
         devices::places,
         devices::replace,
+        devices::operate,
         entities::search,
         entities::one,
         rights::show,

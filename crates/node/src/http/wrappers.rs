@@ -427,9 +427,21 @@ pub(super) async fn call(
             None => problem.hint("a [[command]] of the wrapper's file defines one"),
         });
     }
+    called(app, name, None, command, arguments).await
+}
+
+/// Calls a command of the wrapper `wrapper`, or an operation of a device that its peer announces.
+pub(super) async fn called(
+    app: &App,
+    wrapper: &str,
+    device: Option<String>,
+    name: String,
+    arguments: Map<String, Value>,
+) -> Result<Value, Problem> {
+    let handle = handle(&app.wrappers, wrapper)?;
     let (reply, answer) = oneshot::channel();
-    let name = command;
     let call = Call {
+        device,
         command: Command { name, arguments },
         reply,
     };

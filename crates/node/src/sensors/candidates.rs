@@ -167,8 +167,10 @@ impl Annotated {
     fn has_device_of(&self, app: &App, key: &str) -> Result<bool, String> {
         let entry = stream_name(key).and_then(|name| app.catalogue.get(name));
         let source = entry.map(|entry| entry.source());
+        let announced = || stream_name(key).and_then(|name| app.devices.announced_with(name));
         match source.filter(|source| !source.is_empty()) {
-            Some(device) => self.has(&device),
+            Some(device) if self.has(&device)? => Ok(true),
+            Some(_) => announced().map_or(Ok(false), |device| self.has(&device)),
             None => Ok(false),
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! It says what the node knows, and its forms are those of the node, not of the device: each stream of the
 //! device is a property, whose form reads the newest element over REST, and an event, whose form follows the
-//! stream by server-sent events. It has no actions, because the node's REST interface does not call
-//! operations of devices.
+//! stream by server-sent events. The operations of an announced device are actions; those of a device of DPWS are
+//! not, because the node's REST interface does not call them.
 
 use chappe_registry::vocabulary::{self, td};
 use chappe_stream::{Field, FieldType};
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::Security;
 use crate::accounts::View;
 use crate::catalogue::Entry;
-use crate::devices::{DEVICE_KEYS, Device};
+use crate::devices::{DEVICE_KEYS, Device, DeviceOperation, OperationArgument};
 use crate::shared::App;
 
 /// Whether this is the key of a device that the node has found, or had.
@@ -59,6 +59,11 @@ pub(crate) fn description(app: &App, device: &Device, view: &View<'_>, base: &st
         }],
         "registration": {"created": device.first_seen},
     });
+    if !device.operations.is_empty() {
+        let operations = device.operations.iter();
+        let actions = operations.map(|one| (one.name.clone(), action(device, one, &security)));
+        description["actions"] = Value::Object(actions.collect());
+    }
     let types = device.types.iter().filter_map(|name| class(name));
     let types: Vec<String> = types.collect();
     if !types.is_empty() {
@@ -110,6 +115,55 @@ pub(crate) fn reading(stream: &str) -> String {
 /// The path, without a slash, that follows a stream.
 pub(crate) fn following(stream: &str) -> String {
     format!("api/v1/live?streams={}", encoded(stream))
+}
+
+/// An operation of an announced device.
+fn action(device: &Device, operation: &DeviceOperation, security: &Security) -> Value {
+    let (key, name) = (encoded(&device.key), encoded(&operation.name));
+    let mut action = json!({
+        "safe": false,
+        "synchronous": true,
+        "forms": [{
+            "href": format!("api/v1/devices/{key}/operations/{name}"),
+            "op": "invokeaction",
+            "contentType": "application/json",
+            "htv:methodName": "POST",
+            "security": security.changing,
+        }],
+    });
+    if let Some(text) = &operation.description {
+        action["description"] = json!(text);
+    }
+    action["input"] = match &operation.argument {
+        None => json!({"type": "object"}),
+        Some(argument) => json!({
+            "type": "object",
+            "properties": {"value": input(argument)},
+            "required": ["value"],
+        }),
+    };
+    action
+}
+
+fn input(argument: &OperationArgument) -> Value {
+    let word = match &*argument.value_type {
+        "double" => "number",
+        "text" => "string",
+        other => other,
+    };
+    let mut schema = json!({"type": word});
+    for (key, limit) in [("minimum", argument.minimum), ("maximum", argument.maximum)] {
+        if let Some(limit) = limit {
+            schema[key] = json!(limit);
+        }
+    }
+    if let Some(unit) = &argument.unit {
+        schema["unit"] = json!(unit);
+    }
+    if !argument.choices.is_empty() {
+        schema["enum"] = json!(argument.choices);
+    }
+    schema
 }
 
 /// The newest element of a stream.

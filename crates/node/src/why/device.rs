@@ -60,6 +60,21 @@ impl Path<'_> {
         let key = device.key.as_str();
         let reason = device.reason.clone().unwrap_or_default();
         let hint = device.hint.clone();
+        if let Some(wrapper) = &device.wrapper {
+            if let Some(wrapper) = self.app.wrappers.get(wrapper) {
+                self.wrapper(&wrapper);
+            }
+            return match device.state {
+                DeviceState::Offline => {
+                    let detail = format!("{} is offline: {reason}", device.name);
+                    self.add("device", key, HopState::Blocked, detail, hint);
+                }
+                _ => {
+                    let detail = format!("{} is announced to the wrapper {wrapper}", device.name);
+                    self.add("device", key, HopState::Ok, detail, None);
+                }
+            };
+        }
         if device.state == DeviceState::Gone {
             let detail = format!("{} has left: {reason}", device.name);
             let hint = hint.or_else(|| {

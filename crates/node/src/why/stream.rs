@@ -26,7 +26,9 @@ impl Path<'_> {
     /// What produces the elements of a stream.
     pub(super) fn source(&mut self, entry: &Entry) {
         let source = entry.source();
-        if let Some(device) = self.app.devices.get(&source) {
+        let announced = self.app.devices.announced_with(&entry.name);
+        let device = announced.as_deref().unwrap_or(&source);
+        if let Some(device) = self.app.devices.get(device) {
             self.device(&device);
         } else if let Some(sensor) = self.app.sensors.all().into_iter().find(|sensor| {
             sensor.name == source || entry.log.has_name(|name| name == sensor.stream)

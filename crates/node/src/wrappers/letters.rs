@@ -52,7 +52,13 @@ pub(crate) async fn resend(
         let entry = spec.define(app).await;
         let entry = entry.map_err(|error| still(error.to_string()))?;
         if is_new {
-            let entity = stream_entity(&handle.file, &entry.name, &part.definition);
+            let device = app.devices.announced_with(&entry.name);
+            let entity = stream_entity(
+                &handle.file,
+                &entry.name,
+                &part.definition,
+                device.as_deref(),
+            );
             app.registrar.publish(vec![entity]).await;
         }
         let schema = entry.log.schema();

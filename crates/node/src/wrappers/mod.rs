@@ -6,6 +6,7 @@
 //! (`limits.unstored_bytes`); at the bound the wrapper is not asked for more.
 
 mod attempts;
+mod devices;
 mod export;
 mod key;
 mod letters;

@@ -83,6 +83,7 @@ pub(super) async fn run(
     let streams = entries.iter().filter(|entry| entry.source() == key);
     let mut keys: Vec<String> = streams.map(|entry| catalogue::key(&entry.name)).collect();
     keys.push(key);
+    keys.extend(app.devices.retract_all(&file.name));
     app.registrar.remove(keys).await;
 }
 
@@ -116,6 +117,7 @@ fn trouble(app: &App, name: &str, end: &End, has_stored: bool, attempts: &mut At
         let ledger = &app.observability.ledger;
         ledger.changed(&wrapper_key(name), false, &reason);
     }
+    app.devices.unconfirm(name);
     app.wrappers.update(name, |row| row.unstored_bytes = 0);
 }
 
@@ -333,7 +335,10 @@ impl Running {
     }
 
     async fn call(&mut self, call: Call) -> Result<(), WrapperError> {
-        let calling = self.wrapper.command(&call.command);
+        let calling = match &call.device {
+            Some(device) => self.wrapper.operate(device, &call.command),
+            None => self.wrapper.command(&call.command),
+        };
         let answer = tokio::time::timeout(COMMAND_TIME, calling).await;
         let answer = answer.unwrap_or_else(|_| {
             let text = format!("the peer did not answer within {COMMAND_TIME:?}");
@@ -415,6 +420,7 @@ impl Running {
         if inputs.as_ref().is_some_and(Vec::is_empty) {
             waits.get_or_insert_with(|| "no stream is selected by inputs".to_owned());
         }
+        self.storer.retract_expired().await;
         self.letters.forget_removed();
         let (letters, dropped) = (self.letters.count(), self.letters.dropped());
         if streams.len() != self.published {

@@ -96,15 +96,17 @@ impl Storing {
 
 /// Stores what one wrapper reads.
 pub(super) struct Storer {
-    app: App,
-    file: Arc<WrapperFile>,
+    pub(super) app: App,
+    pub(super) file: Arc<WrapperFile>,
     letters: Arc<DeadLetters>,
     /// The source of its streams.
-    key: String,
+    pub(super) key: String,
     progress: Progress,
     /// The count of retractions before the first append.
     retractions: u64,
     streams: HashMap<Arc<str>, (Arc<StreamDefinition>, Arc<Entry>)>,
+    /// The keys of the announced devices that streams are of.
+    pub(super) devices: HashMap<Arc<str>, String>,
     repeats: Repeats,
 }
 
@@ -129,6 +131,7 @@ impl Storer {
             progress,
             retractions,
             streams: HashMap::new(),
+            devices: HashMap::new(),
             repeats: Repeats::default(),
         };
         storer.register().await;
@@ -190,7 +193,7 @@ impl Storer {
                 schema: entry.log.schema(),
                 ..StreamDefinition::default()
             };
-            stream_entity(&self.file, &entry.name, &definition)
+            stream_entity(&self.file, &entry.name, &definition, None)
         });
         let entities = entities.collect();
         self.app.registrar.publish(entities).await;
@@ -234,6 +237,7 @@ impl Storer {
             parts,
             undecodable,
             lost,
+            devices,
             mark,
             has_volatile_mark,
             drops_repeats,
@@ -242,6 +246,7 @@ impl Storer {
         for lost in lost {
             self.record_lost(&lost);
         }
+        self.take_devices(devices).await?;
         let received = clock::now();
         let decoded_none = undecodable.len();
         let undecodable = undecodable.into_iter();
@@ -469,7 +474,7 @@ impl Storer {
     }
 
     /// Opens a stream; the inner error is one that no retry repairs.
-    async fn stream(
+    pub(super) async fn stream(
         &mut self,
         name: &Arc<str>,
         definition: &Arc<StreamDefinition>,
@@ -499,7 +504,8 @@ impl Storer {
         };
         match spec.define_or_take(app, may_take).await {
             Ok(entry) => {
-                let entity = stream_entity(file, &entry.name, definition);
+                let device = self.devices.get(name).map(String::as_str);
+                let entity = stream_entity(file, &entry.name, definition, device);
                 app.registrar.publish(vec![entity]).await;
                 app.observability.ledger.claimed(&self.key, [&*entry.name]);
                 let known = (definition.clone(), entry.clone());
@@ -733,18 +739,20 @@ fn is_orphan(app: &App, owner: &str) -> bool {
     }
 }
 
-/// The registry entity of a stream of a wrapper.
+/// The registry entity of a stream of a wrapper, or of a device that its peer announces.
 pub(super) fn stream_entity(
     file: &WrapperFile,
     name: &str,
     definition: &StreamDefinition,
+    device: Option<&str>,
 ) -> Entity {
     let text = definition.description.as_deref();
+    let wrapper = wrapper_key(&file.name);
     let producer = Producer {
-        key: &wrapper_key(&file.name),
+        key: device.unwrap_or(&wrapper),
         types: &file.keys.types,
         scopes: &file.keys.scopes,
-        is_platform: false,
+        is_platform: device.is_some(),
     };
     producer.stream(name, &definition.schema, text)
 }

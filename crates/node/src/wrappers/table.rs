@@ -196,6 +196,8 @@ impl From<PeerStatus> for Exporter {
 
 /// A request to a running wrapper.
 pub(crate) struct Call {
+    /// The announced device whose operation is called; `None`: a `[[command]]` of the file.
+    pub(crate) device: Option<String>,
     pub(crate) command: Command,
     pub(crate) reply: oneshot::Sender<Result<serde_json::Value, WrapperError>>,
 }

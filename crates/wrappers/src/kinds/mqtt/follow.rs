@@ -2,14 +2,18 @@
 //! and what to answer.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use chappe_stream::{StreamSchema, Timestamp};
+use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::broker::{Connection, Connector, Order, Subscription};
-use super::session::{Event, Message, Receipt};
+use super::session::{Event, Message, Outcome, Publication, Receipt};
 use crate::clock::now;
 use crate::{
-    BATCH_BYTES_MAX, Batch, Condition, Mark, NodeParts, Notes, Step, Wrapper, WrapperError,
+    BATCH_BYTES_MAX, Batch, Command, Condition, DeviceReport, Mark, NodeParts, Notes, Step,
+    Wrapper, WrapperError,
 };
 
 /// Bytes of payloads and elements after which a batch is complete; reason: one message can become elements of many
@@ -17,6 +21,13 @@ use crate::{
 const BATCH_BYTES: usize = BATCH_BYTES_MAX / 8;
 /// Messages after which a batch is complete; reason: one message can become elements of many streams.
 const BATCH_MESSAGES: usize = 256;
+/// Time that an operation of a device may take; reason: less than the node waits for any call, so that the caller reads
+/// what is missing.
+const OPERATION_TIME: Duration = Duration::from_secs(10);
+/// Bytes of messages that may arrive while an operation waits for its device; reason: nothing is stored meanwhile.
+const ARRIVED_BYTES_MAX: usize = 4 << 20;
+/// Memory of an event besides its payload, for [`ARRIVED_BYTES_MAX`].
+const EVENT_BYTES: usize = 256;
 /// Most messages that the broker has on their way.
 pub(in crate::kinds) const IN_FLIGHT: u16 = 64;
 
@@ -38,11 +49,27 @@ pub(in crate::kinds) trait Machine: Send {
     /// Takes a message that arrived at `now`.
     fn receive(&mut self, message: &Message, now: Timestamp, output: &mut Output);
 
+    /// What is new about devices since the last call.
+    fn devices(&mut self) -> Vec<DeviceReport>;
+
+    /// How an operation of a device is called.
+    ///
+    /// # Errors
+    /// There is none, or its arguments do not fit.
+    fn operate(&self, device: &str, command: &Command, now: Timestamp) -> Result<Call, String>;
+
     /// Why there is nothing to receive, if so.
     fn waits_for(&self) -> Option<&'static str>;
 
     /// The mark of the next batch.
     fn mark(&mut self) -> Mark;
+}
+
+/// The message that calls an operation.
+pub(in crate::kinds) struct Call {
+    pub(in crate::kinds) publication: Publication,
+    /// Whether a message shows that the device has carried it out; `None`: no message does.
+    pub(in crate::kinds) confirms: Option<Box<dyn Fn(&Message) -> bool + Send + Sync>>,
 }
 
 /// The wrapper.
@@ -60,6 +87,8 @@ pub(in crate::kinds) struct Follower<M> {
     orders: VecDeque<Order>,
     /// What is acknowledged when the batch with this mark is stored.
     waiting: VecDeque<(Mark, Vec<Receipt>)>,
+    /// The number of operations that were called.
+    operations: u64,
     condition: Condition,
     notes: Notes,
 }
@@ -90,6 +119,7 @@ impl<M: Machine> Follower<M> {
             arrived: VecDeque::new(),
             orders: VecDeque::new(),
             waiting: VecDeque::new(),
+            operations: 0,
             condition,
             notes,
         }
@@ -169,9 +199,12 @@ impl<M: Machine> Wrapper for Follower<M> {
                     }
                 }
                 output.notes.drain(..).for_each(|note| self.notes.add(note));
+                output.batch.devices = self.machine.devices();
                 let batch = &output.batch;
-                let is_empty =
-                    batch.parts.is_empty() && batch.undecodable.is_empty() && batch.lost.is_empty();
+                let is_empty = batch.parts.is_empty()
+                    && batch.undecodable.is_empty()
+                    && batch.lost.is_empty()
+                    && batch.devices.is_empty();
                 if !receipts.is_empty() || !is_empty {
                     break;
                 }
@@ -213,6 +246,110 @@ impl<M: Machine> Wrapper for Follower<M> {
             }
             Ok(())
         })
+    }
+
+    fn operate<'a>(
+        &'a mut self,
+        device: &'a str,
+        command: &'a Command,
+    ) -> Step<'a, Result<Value, WrapperError>> {
+        Box::pin(async move {
+            let failed = |text: &str| WrapperError::Command(text.to_owned());
+            let called = self.machine.operate(device, command, now());
+            let mut call = called.map_err(WrapperError::Command)?;
+            self.operations += 1;
+            call.publication.token = self.operations;
+            let gone = || failed("the broker is not connected; the operation was not called");
+            let connection = self.connection.as_ref().ok_or_else(gone)?;
+            let orders = connection.orders.clone();
+            let until = Instant::now() + OPERATION_TIME;
+            let sent = orders.send(Order::Publish(call.publication.clone()));
+            match tokio::time::timeout_at(until, sent).await {
+                Ok(Ok(())) => self.follow_operation(&call, until).await,
+                Ok(Err(_)) => Err(gone()),
+                Err(_) => Err(failed(
+                    "the broker takes nothing; the operation was not called",
+                )),
+            }
+        })
+    }
+}
+
+impl<M: Machine> Follower<M> {
+    /// Waits until the broker has the message of an operation, and a message shows what the device did. All that arrives
+    /// meanwhile is kept for the next step.
+    async fn follow_operation(
+        &mut self,
+        call: &Call,
+        until: Instant,
+    ) -> Result<Value, WrapperError> {
+        let failed = |text: String| Err(WrapperError::Command(text));
+        let (mut is_taken, mut arrived_bytes) = (false, 0);
+        loop {
+            let Some(connection) = &mut self.connection else {
+                return failed("the connection to the broker has ended".to_owned());
+            };
+            let events = match tokio::time::timeout_at(until, connection.events.recv()).await {
+                Ok(Some(events)) => events,
+                Ok(None) => {
+                    return failed(
+                        "the connection has ended; the operation may be called".to_owned(),
+                    );
+                }
+                Err(_) if is_taken => {
+                    return failed(format!(
+                        "the operation was sent, but no message of the device has confirmed it within {OPERATION_TIME:?}"
+                    ));
+                }
+                Err(_) => {
+                    return failed(format!(
+                        "the broker has not acknowledged it within {OPERATION_TIME:?}; the operation may be called"
+                    ));
+                }
+            };
+            let (mut is_confirmed, mut refusal) = (false, None);
+            for event in events {
+                match &event {
+                    Event::Published(token, outcome) if *token == self.operations => {
+                        match outcome {
+                            Outcome::Taken => is_taken = true,
+                            Outcome::Refused(reason) | Outcome::Later(reason) => {
+                                refusal = Some(format!("the broker refuses it: {reason}"));
+                            }
+                        }
+                        continue;
+                    }
+                    Event::Message(message) => {
+                        arrived_bytes += EVENT_BYTES + message.payload.len();
+                        // A retained message was there before.
+                        is_confirmed |= !message.is_retained
+                            && call
+                                .confirms
+                                .as_ref()
+                                .is_some_and(|confirms| confirms(message));
+                    }
+                    Event::Failed(_) => {
+                        refusal = Some(
+                            "the connection has ended; the operation may be called".to_owned(),
+                        );
+                    }
+                    _ => {}
+                }
+                self.arrived.push_back(event);
+            }
+            if is_confirmed || (is_taken && call.confirms.is_none()) {
+                return Ok(json!({ "acknowledged": is_taken, "confirmed": is_confirmed }));
+            }
+            if let Some(reason) = refusal {
+                return failed(reason);
+            }
+            if arrived_bytes > ARRIVED_BYTES_MAX {
+                return failed(
+                    "the operation was sent, but too many other messages arrive to wait for its confirmation"
+                        .to_owned(),
+                );
+            }
+        }
     }
 }
 

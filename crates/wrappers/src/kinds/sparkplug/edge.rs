@@ -7,7 +7,7 @@ use std::sync::Arc;
 use chappe_format::units::{Vocabulary, from_ucum};
 use chappe_stream::{Field, StreamElement, Timestamp, Value};
 
-use super::host::{BD_SEQ, REBIRTH};
+use super::host::{BD_SEQ, OBSERVED_PROPERTY, REBIRTH};
 use super::payload::{Metric, MetricValue, Payload, PropertySet, Topic, is_identifier};
 use super::value::{self, BOOLEAN, INT64};
 use crate::kinds::mqtt::session::Publication;
@@ -74,6 +74,11 @@ impl Edge {
     /// The topic of commands.
     pub(super) fn commands(&self) -> String {
         self.topic("NCMD", None)
+    }
+
+    /// The filter of commands to its devices.
+    pub(super) fn device_commands(&self) -> String {
+        self.topic("DCMD", Some("+"))
     }
 
     /// Topic and payload of the death certificate.
@@ -310,6 +315,9 @@ fn properties(field: &Field) -> Option<PropertySet> {
     if let Some(unit) = &field.unit {
         let text = from_ucum(Vocabulary::Sparkplug, unit).unwrap_or(unit);
         set = set.with_text("engUnit", text);
+    }
+    if let Some(uri) = &field.observed_property {
+        set = set.with_text(OBSERVED_PROPERTY, uri);
     }
     if let Some(text) = &field.description {
         set = set.with_text("documentation", text);

@@ -4,18 +4,20 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use chappe_stream::{DescriptorError, Position};
+use chappe_transport::{Drops, Hop};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::edge::{Edge, PrimaryHost};
+use super::host::refused as refused_commands;
 use super::payload::{NAMESPACE, is_identifier};
 use crate::clock::now;
 use crate::kinds::mqtt::broker::{Broker, Connection, Connector, Order, Subscription};
 use crate::kinds::mqtt::client_id;
-use crate::kinds::mqtt::session::{Event, Outcome, Publication, Will};
+use crate::kinds::mqtt::session::{Event, Message, Outcome, Publication, Will};
 use crate::{
-    Batch, Delivered, Exporter, ExporterFile, ExporterKind, ExporterOpening, NodeParts, Refused,
-    Step, WrapperError, Written,
+    Batch, Delivered, Exporter, ExporterFile, ExporterKind, ExporterOpening, NodeParts, Notes,
+    Refused, Step, WrapperError, Written,
 };
 
 /// The kind.
@@ -94,6 +96,8 @@ fn open(opening: ExporterOpening<'_>) -> Result<Box<dyn Exporter>, WrapperError>
         .map(|host| format!("{NAMESPACE}/STATE/{host}"));
     Ok(Box::new(SparkplugExporter {
         name: file.name.clone(),
+        drops: opening.drops,
+        notes: opening.notes,
         connector,
         edge,
         state,
@@ -107,6 +111,8 @@ fn open(opening: ExporterOpening<'_>) -> Result<Box<dyn Exporter>, WrapperError>
 
 struct SparkplugExporter {
     name: String,
+    drops: Drops,
+    notes: Notes,
     connector: Connector,
     edge: Edge,
     /// The STATE topic of the primary host application.
@@ -199,7 +205,8 @@ impl Exporter for SparkplugExporter {
 impl SparkplugExporter {
     async fn connect(&mut self) -> Result<(), WrapperError> {
         if self.connection.is_none() {
-            let filters = [self.edge.commands()].into_iter().chain(self.state.clone());
+            let filters = [self.edge.commands(), self.edge.device_commands()];
+            let filters = filters.into_iter().chain(self.state.clone());
             let subscription = Subscription {
                 filters: filters.collect(),
                 qos: 1,
@@ -224,7 +231,16 @@ impl SparkplugExporter {
 
     async fn events(&mut self) -> Result<Vec<Event>, WrapperError> {
         let ended = || WrapperError::peer("the connection has ended");
-        self.connection()?.events.recv().await.ok_or_else(ended)
+        let notes = self.notes.clone();
+        let connection = self.connection()?;
+        loop {
+            let note = notes.due();
+            let due = note.unwrap_or_else(tokio::time::Instant::now);
+            tokio::select! {
+                events = connection.events.recv() => return events.ok_or_else(ended),
+                () = tokio::time::sleep_until(due), if note.is_some() => notes.pass(),
+            }
+        }
     }
 
     /// Passes what waits to the connection.
@@ -275,6 +291,28 @@ impl SparkplugExporter {
         answered
     }
 
+    /// Counts commands to metrics, which are elements of streams that nobody can change.
+    fn refuse_commands(&self, message: &Message) {
+        let is_of_node = message.topic == self.edge.commands();
+        let refused = refused_commands(&message.payload, is_of_node);
+        let Some(first) = refused.first() else {
+            return;
+        };
+        let times = refused.len() as u64;
+        let detail = format!("{}: {first} is not set by commands", message.topic);
+        let hint = "a metric shows a stream; write to what fills the stream".to_owned();
+        self.drops.record_times(
+            times,
+            Hop::Element,
+            "command_refused",
+            &self.name,
+            detail.clone(),
+            Some(hint),
+        );
+        self.notes
+            .add(format!("refused {times} commands: {detail}"));
+    }
+
     /// Takes an event that is none of a message of ours.
     fn take(&mut self, event: Event) -> Result<(), WrapperError> {
         match event {
@@ -290,10 +328,13 @@ impl SparkplugExporter {
                             "the primary host application is offline",
                         ));
                     }
-                } else if message.topic == self.edge.commands()
-                    && Edge::asks_for_birth(&message.payload)
-                {
-                    self.must_be_born = self.edge.is_born() || self.must_be_born;
+                } else {
+                    if message.topic == self.edge.commands()
+                        && Edge::asks_for_birth(&message.payload)
+                    {
+                        self.must_be_born = self.edge.is_born() || self.must_be_born;
+                    }
+                    self.refuse_commands(&message);
                 }
                 Ok(())
             }

@@ -6,20 +6,26 @@
 //! of an edge node arrive in their order, because it publishes over one connection, so that a gap is not waited for
 //! (5.7 allows a time of zero).
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+mod devices;
+mod names;
+mod requests;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use chappe_format::units::{Vocabulary, to_ucum};
-use chappe_stream::{
-    Field, Quality, StreamElement, StreamSchema, Timestamp, Value, check_name, name_part,
-};
+use chappe_stream::{Field, Quality, StreamElement, StreamSchema, Timestamp, Value};
 
+pub(super) use self::devices::refused;
+use self::devices::{About, Control};
+use self::requests::{Requests, request};
 use super::payload::{Metric, MetricValue, Payload, Topic, is_identifier};
-use super::value::{self, BOOLEAN, DataType};
+use super::value::{self, DataType};
 use crate::kinds::mqtt::broker::Order;
 use crate::kinds::mqtt::follow::{Output, other_meaning};
-use crate::kinds::mqtt::session::Publication;
 use crate::{Lost, NodeParts, StreamDefinition, Undecodable};
 
 /// Most edge nodes and devices together, as far as their birth certificates are known; reason: each costs memory for as
@@ -27,17 +33,8 @@ use crate::{Lost, NodeParts, StreamDefinition, Undecodable};
 const BRANCHES_MAX: usize = 20_000;
 /// Edge nodes that are dropped together for new ones; reason: finding the oldest takes a look at all.
 const DROPPED_AT_ONCE: usize = 256;
-/// Edge nodes without a birth certificate of which the last request is known; reason: anybody can make up their names.
-const UNBORN_MAX: usize = 1_024;
 /// Longest name of a metric in bytes; reason: it becomes the name of a stream, which has at most 128.
 const NAME_BYTES_MAX: usize = 512;
-/// Nanoseconds between two requests to the same edge node; reason: its birth certificate needs some time to arrive.
-const REQUEST_PERIOD: i64 = 10_000_000_000;
-/// Requests to all edge nodes in one [`REQUESTS_PERIOD`]; reason: messages with many made-up names must not become as
-/// many messages of this host.
-const REQUESTS_MAX: u32 = 20;
-/// Nanoseconds of a second, in which there are at most [`REQUESTS_MAX`] requests.
-const REQUESTS_PERIOD: i64 = 1_000_000_000;
 /// Characters of a topic in a reason, if one of its levels is longer than those of Sparkplug.
 const SHOWN_CHARACTERS: usize = 80;
 /// Bytes of a message that are kept if it cannot be decoded.
@@ -53,9 +50,19 @@ const UNIT_KEYS: [&str; 4] = ["engUnit", "engUnits", "Engineering Units", "unit"
 /// Properties that describe a metric.
 const TEXT_KEYS: [&str; 2] = ["documentation", "description"];
 
+/// Properties that hold the URI of the observed property of a metric.
+const PROPERTY_KEYS: [&str; 1] = [OBSERVED_PROPERTY];
+/// The property by which this exporter tells the observed property of a metric.
+pub(super) const OBSERVED_PROPERTY: &str = "observedProperty";
+
 /// A metric that a birth certificate defined.
 struct Known {
     data_type: DataType,
+    /// The number of its data type.
+    type_number: u32,
+    alias: Option<u64>,
+    /// Its birth certificate says that commands do not change it.
+    is_read_only: bool,
     stream: Arc<str>,
     definition: Arc<StreamDefinition>,
     /// The newest value: its time, and a hash of it.
@@ -68,6 +75,11 @@ struct Known {
 #[derive(Default)]
 struct Branch {
     is_online: bool,
+    /// Since when it is online, or is not.
+    since: Timestamp,
+    /// Metrics that are commands.
+    controls: Vec<Control>,
+    about: About,
     metrics: BTreeMap<String, Known>,
 }
 
@@ -94,17 +106,6 @@ struct Node {
 /// Group and name of an edge node.
 type NodeId = (String, String);
 
-/// Requests for birth certificates.
-#[derive(Default)]
-struct Requests {
-    /// Edge nodes without a birth certificate, and when they were asked, the oldest first.
-    unborn: VecDeque<(NodeId, Timestamp)>,
-    /// When the current period began.
-    period_start: Timestamp,
-    /// Requests in the current period.
-    count: u32,
-}
-
 /// The machine.
 pub(super) struct Host {
     /// What the names of its streams begin with.
@@ -116,6 +117,8 @@ pub(super) struct Host {
     requests: Requests,
     /// The streams of the metrics.
     streams: HashSet<Arc<str>>,
+    /// Edge nodes and devices of which something was not reported yet.
+    changed: BTreeSet<(NodeId, String)>,
     branches: usize,
     /// Aliases of metrics that are not stored.
     unstored: usize,
@@ -141,6 +144,7 @@ impl Host {
             nodes: BTreeMap::new(),
             requests: Requests::default(),
             streams: HashSet::new(),
+            changed: BTreeSet::new(),
             branches: 0,
             unstored: 0,
         }
@@ -226,6 +230,12 @@ impl Host {
         }
         if is_known {
             self.branches += usize::from(is_new);
+            match topic.verb {
+                // Those of all its devices are void, too.
+                "NBIRTH" | "NDEATH" => self.note_all(&id, &node),
+                "DBIRTH" | "DDEATH" => self.note(&id, device),
+                _ => {}
+            }
             self.nodes.insert(id, node);
         }
     }
@@ -246,6 +256,7 @@ impl Host {
             let Some(node) = self.nodes.remove(&id) else {
                 continue;
             };
+            self.note_all(&id, &node);
             let devices = node.branches.keys().filter(|device| !device.is_empty());
             self.branches -= 1 + devices.count();
             let aliases = node.aliases.values();
@@ -268,7 +279,7 @@ impl Host {
         let aliases = node.aliases.drain();
         self.unstored -= aliases.filter(|(_, alias)| alias.metric.is_none()).count();
         for branch in node.branches.values_mut() {
-            branch.is_online = false;
+            branch.set_online(false, turn.now);
         }
         self.define(node, "", turn);
     }
@@ -281,7 +292,8 @@ impl Host {
             }
             self.branches += 1;
         }
-        let mut former = node.branches.remove(device).unwrap_or_default().metrics;
+        let mut branch = node.branches.remove(device).unwrap_or_default();
+        let mut former = std::mem::take(&mut branch.metrics);
         for known in former.values() {
             self.streams.remove(&known.stream);
         }
@@ -290,10 +302,9 @@ impl Host {
             self.unstored -= usize::from(!is_of_other && alias.metric.is_none());
             is_of_other
         });
-        let mut branch = Branch {
-            is_online: true,
-            metrics: BTreeMap::new(),
-        };
+        branch.set_online(true, turn.now);
+        branch.about = About::of(turn.payload);
+        branch.controls = devices::controls(turn.payload);
         let mut has_unstored = false;
         for metric in &turn.payload.metrics {
             let Some(name) = metric.named() else {
@@ -310,9 +321,7 @@ impl Host {
                 self.add_alias(node, device, metric.alias, None, turn);
                 continue;
             }
-            let recent = former.get(name).filter(|former| former.last.is_some());
-            let recent = recent.map(|former| former.definition.schema.clone());
-            let mut known = match self.known(name, metric, recent.as_ref(), turn) {
+            let mut known = match self.known(name, metric, former.get(name), turn) {
                 Ok(known) => known,
                 Err(reason) => {
                     has_unstored |= metric.has_value();
@@ -380,26 +389,20 @@ impl Host {
         &mut self,
         name: &str,
         metric: &Metric,
-        recent: Option<&StreamSchema>,
+        former: Option<&Known>,
         turn: &mut Turn<'_>,
     ) -> Result<Known, String> {
         if name.len() > NAME_BYTES_MAX {
             return Err(format!("its name is longer than {NAME_BYTES_MAX} bytes"));
         }
-        if self.streams.len() >= self.metrics_max {
+        let type_number = metric.datatype.unwrap_or_default();
+        let data_type = DataType::of(type_number)?;
+        let topic = turn.topic;
+        let stream = self.stream_name(topic, name, former.map(|former| &former.stream))?;
+        if !self.has_room_for(&stream) {
             return Err(format!("there are {} metrics already", self.metrics_max));
         }
-        let data_type = DataType::of(metric.datatype.unwrap_or_default())?;
-        let topic = turn.topic;
-        let ids = [topic.group, topic.node].into_iter().chain(topic.device);
-        let parts = ids.chain(name.split('/')).map(name_part);
-        let stream = [self.name.clone()].into_iter().chain(parts);
-        let stream = stream.collect::<Vec<_>>().join(".");
-        check_name(&stream).map_err(|error| error.to_string())?;
-        let stream: Arc<str> = stream.into();
-        if !self.streams.insert(stream.clone()) {
-            return Err(format!("another metric has the stream {stream:?}"));
-        }
+        self.streams.insert(stream.clone());
         let unit = metric.text(&UNIT_KEYS).filter(|unit| !unit.is_empty());
         let code = unit.and_then(|unit| to_ucum(Vocabulary::Sparkplug, unit));
         if let Some(unit) = unit.filter(|_| code.is_none()) {
@@ -412,8 +415,8 @@ impl Host {
             name: "value".to_owned(),
             field_type: data_type.field_type(),
             unit: code.or_else(|| unit.map(str::to_owned)),
-            observed_property: None,
-            description: metric.text(&TEXT_KEYS).map(str::to_owned),
+            observed_property: names::observed_property(metric.text(&PROPERTY_KEYS)),
+            description: Some(names::label(name, metric.text(&TEXT_KEYS))),
         };
         let device = topic
             .device
@@ -426,6 +429,9 @@ impl Host {
             level: None,
             description: Some(format!("{name} of {}/{}{device}", topic.group, topic.node)),
         };
+        let recent: Option<&StreamSchema> = former
+            .filter(|former| former.last.is_some())
+            .map(|former| &former.definition.schema);
         if let Some(reason) = other_meaning(&self.parts, &stream, recent, &definition.schema) {
             self.streams.remove(&stream);
             turn.faults.add(format!("{name:?}: {reason}"));
@@ -433,85 +439,14 @@ impl Host {
         }
         Ok(Known {
             data_type,
+            type_number,
+            alias: metric.alias,
+            is_read_only: metric.is_read_only(),
             stream,
             definition: Arc::new(definition),
             last: None,
             has_value: false,
         })
-    }
-}
-
-impl Requests {
-    /// Whether an edge node is asked now, which was asked last at `asked`.
-    fn is_due_for(&mut self, asked: &mut Option<Timestamp>, now: Timestamp) -> bool {
-        let is_due = !asked.is_some_and(|asked| is_within(asked, REQUEST_PERIOD, now));
-        if !is_due || !self.has_room(now) {
-            return false;
-        }
-        self.count += 1;
-        *asked = Some(now);
-        true
-    }
-
-    /// Whether an edge node without a birth certificate is asked now.
-    fn is_due_for_unborn(&mut self, id: &NodeId, now: Timestamp) -> bool {
-        if !self.has_room(now) {
-            return false;
-        }
-        let at = self.unborn.iter().position(|(one, _)| one == id);
-        let mut asked = at.map(|at| self.unborn[at].1);
-        if !self.is_due_for(&mut asked, now) {
-            return false;
-        }
-        if let Some(at) = at {
-            self.unborn.remove(at);
-        }
-        if self.unborn.len() >= UNBORN_MAX {
-            self.unborn.pop_front();
-        }
-        self.unborn.push_back((id.clone(), now));
-        true
-    }
-
-    /// Whether one more request is allowed now.
-    fn has_room(&mut self, now: Timestamp) -> bool {
-        if !is_within(self.period_start, REQUESTS_PERIOD, now) {
-            (self.period_start, self.count) = (now, 0);
-        }
-        self.count < REQUESTS_MAX
-    }
-}
-
-/// Whether `now` is less than a period after `start`. A clock that was set back ends the period.
-fn is_within(start: Timestamp, period: i64, now: Timestamp) -> bool {
-    (0..period).contains(&now.0.saturating_sub(start.0))
-}
-
-/// The message that asks the edge node of a topic for its birth certificates.
-fn request(topic: Topic<'_>, now: Timestamp) -> Publication {
-    let payload = Payload {
-        timestamp: Some(value::milliseconds(now)),
-        metrics: vec![Metric {
-            name: Some(REBIRTH.to_owned()),
-            timestamp: Some(value::milliseconds(now)),
-            datatype: Some(BOOLEAN),
-            value: Some(MetricValue::Boolean(true)),
-            ..Metric::default()
-        }],
-        seq: None,
-    };
-    let topic = Topic {
-        verb: "NCMD",
-        device: None,
-        ..topic
-    };
-    Publication {
-        token: 0,
-        topic: topic.text(),
-        payload: payload.to_bytes(),
-        qos: 0,
-        is_retained: false,
-        property: None,
     }
 }
 
@@ -557,7 +492,7 @@ impl Node {
         let Some(branch) = self.branches.get_mut(device) else {
             return;
         };
-        branch.is_online = false;
+        branch.set_online(false, turn.now);
         for known in branch.metrics.values_mut() {
             let element = StreamElement {
                 position: Default::default(),

@@ -31,5 +31,6 @@ pub fn read<'m>(
     for (topic, payload) in messages {
         host.receive(topic, payload, now, &mut output);
     }
+    output.batch.devices = host.devices();
     output.batch
 }

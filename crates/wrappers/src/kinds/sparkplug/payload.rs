@@ -86,7 +86,7 @@ pub(super) struct PropertyValue {
     pub(super) datatype: Option<u32>,
     #[prost(bool, optional, tag = "2")]
     pub(super) is_null: Option<bool>,
-    #[prost(oneof = "Property", tags = "3, 8")]
+    #[prost(oneof = "Property", tags = "3, 7, 8")]
     pub(super) value: Option<Property>,
 }
 
@@ -95,6 +95,8 @@ pub(super) struct PropertyValue {
 pub(super) enum Property {
     #[prost(uint32, tag = "3")]
     Int(u32),
+    #[prost(bool, tag = "7")]
+    Boolean(bool),
     #[prost(string, tag = "8")]
     String(String),
 }
@@ -140,7 +142,7 @@ impl Metric {
     pub(super) fn text(&self, keys: &[&str]) -> Option<&str> {
         match self.property(|key| keys.iter().any(|it| it.eq_ignore_ascii_case(key)))? {
             Property::String(text) => Some(text),
-            Property::Int(_) => None,
+            Property::Int(_) | Property::Boolean(_) => None,
         }
     }
 
@@ -148,8 +150,13 @@ impl Metric {
     pub(super) fn quality(&self) -> Option<u32> {
         match self.property(|key| key == QUALITY)? {
             Property::Int(code) => Some(*code),
-            Property::String(_) => None,
+            Property::String(_) | Property::Boolean(_) => None,
         }
+    }
+
+    /// Whether it has the property `readOnly`, which some implementations set.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.property(|key| key.eq_ignore_ascii_case(READ_ONLY)) == Some(&Property::Boolean(true))
     }
 
     fn property(&self, is_it: impl Fn(&str) -> bool) -> Option<&Property> {
@@ -185,6 +192,8 @@ impl PropertySet {
     }
 }
 
+/// The property of a metric that commands do not change.
+const READ_ONLY: &str = "readOnly";
 /// The property of the quality of a value.
 const QUALITY: &str = "Quality";
 

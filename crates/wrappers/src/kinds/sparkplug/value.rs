@@ -4,6 +4,7 @@ use chappe_stream::{FieldType, Quality, Timestamp, Value};
 use serde_json::json;
 
 use super::payload::MetricValue;
+use crate::Argument;
 
 /// Numbers of data types.
 pub(super) const INT32: u32 = 3;
@@ -248,6 +249,70 @@ pub(super) fn data_type(field_type: FieldType) -> u32 {
     }
 }
 
+/// The argument of a command to a metric of a data type; `None`: no command sets it.
+pub(super) fn argument(number: u32) -> Option<Argument> {
+    let range = |minimum: f64, maximum: f64| Argument {
+        minimum: Some(minimum),
+        maximum: Some(maximum),
+        ..Argument::of(FieldType::Integer)
+    };
+    Some(match DataType::of(number).ok()? {
+        // Numbers of 64 bits are checked exactly when they are written.
+        DataType::Signed(64) => Argument::of(FieldType::Integer),
+        DataType::Unsigned(64) => Argument {
+            minimum: Some(0.0),
+            ..Argument::of(FieldType::Integer)
+        },
+        DataType::Signed(bits) => range(
+            -((1_u64 << (bits - 1)) as f64),
+            ((1_u64 << (bits - 1)) - 1) as f64,
+        ),
+        DataType::Unsigned(bits) => range(0.0, ((1_u64 << bits) - 1) as f64),
+        DataType::Float => Argument::of(FieldType::Double),
+        DataType::Boolean => Argument::of(FieldType::Boolean),
+        DataType::Text => Argument::of(FieldType::Text),
+        DataType::DateTime | DataType::Bytes | DataType::Array(_) => return None,
+    })
+}
+
+/// A value of JSON as one of a data type that [`argument`] describes.
+///
+/// # Errors
+/// It does not fit.
+pub(super) fn of_json(number: u32, value: &serde_json::Value) -> Result<MetricValue, String> {
+    let other = || format!("{value} is no value of the metric's type");
+    Ok(match DataType::of(number)? {
+        DataType::Signed(64) => {
+            MetricValue::Long(value.as_i64().ok_or_else(other)?.cast_unsigned())
+        }
+        DataType::Unsigned(64) => MetricValue::Long(value.as_u64().ok_or_else(other)?),
+        DataType::Signed(bits) => {
+            let wide = value.as_i64().ok_or_else(other)?;
+            let low = wide.cast_unsigned() & ((1 << bits) - 1);
+            // The range, too: the sign must be that of the low bits.
+            if signed(low, bits)? != wide {
+                return Err(other());
+            }
+            MetricValue::Int(low as u32)
+        }
+        DataType::Unsigned(bits) => {
+            let wide = value.as_u64().filter(|wide| wide >> bits == 0);
+            MetricValue::Int(wide.ok_or_else(other)? as u32)
+        }
+        DataType::Float => {
+            let wide = value.as_f64().ok_or_else(other)?;
+            match number {
+                DOUBLE => MetricValue::Double(wide),
+                _ if (wide as f32).is_finite() => MetricValue::Float(wide as f32),
+                _ => return Err(other()),
+            }
+        }
+        DataType::Boolean => MetricValue::Boolean(value.as_bool().ok_or_else(other)?),
+        DataType::Text => MetricValue::String(value.as_str().ok_or_else(other)?.to_owned()),
+        DataType::DateTime | DataType::Bytes | DataType::Array(_) => return Err(other()),
+    })
+}
+
 /// The value of a metric; `None`: it has none.
 pub(super) fn metric_value(value: &Value) -> Option<MetricValue> {
     Some(match value {
@@ -345,6 +410,27 @@ mod tests {
                     (Value::Double(one), Value::Double(other)) => prop_assert_eq!(one.to_bits(), other.to_bits()),
                     _ => prop_assert_eq!(&back, &value),
                 }
+            }
+        }
+
+        #[test]
+        fn what_a_command_writes_is_read_back(number in 0_u32..20, value in prop_oneof![
+            any::<i64>().prop_map(|it| json!(it)), (-70_000_i64..70_000).prop_map(|it| json!(it)),
+            any::<u64>().prop_map(|it| json!(it)), any::<f64>().prop_map(|it| json!(it)), any::<bool>().prop_map(|it| json!(it)),
+            ".{0,20}".prop_map(|it| json!(it)),
+        ]) {
+            let Some(argument) = argument(number) else { return Ok(()) };
+            if argument.check(&value).is_err() { return Ok(()) }
+            let Ok(written) = of_json(number, &value) else { return Ok(()) };
+            // A whole number beyond what an element holds is written all the same.
+            let Ok(read) = read(number, written) else { return Ok(()) };
+            match read {
+                Value::Integer(read) => prop_assert_eq!(json!(read), value),
+                Value::Boolean(read) => prop_assert_eq!(json!(read), value),
+                Value::Text(read) => prop_assert_eq!(json!(read), value),
+                Value::Double(read) if number == DOUBLE => prop_assert_eq!(Some(read), value.as_f64()),
+                Value::Double(read) => prop_assert_eq!(Some(read as f32), value.as_f64().map(|it| it as f32)),
+                other => prop_assert!(false, "{:?}", other),
             }
         }
 

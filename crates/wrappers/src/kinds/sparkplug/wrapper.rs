@@ -10,11 +10,11 @@ use super::payload::{NAMESPACE, is_identifier};
 use super::value::milliseconds;
 use crate::clock::now;
 use crate::kinds::mqtt::broker::{Broker, Order};
-use crate::kinds::mqtt::follow::{Follower, Machine, Output};
+use crate::kinds::mqtt::follow::{Call, Follower, Machine, Output};
 use crate::kinds::mqtt::session::{Message, Publication, Will};
 use crate::{
-    Delivery, Mark, NodeParts, Undecodable, Wrapper, WrapperError, WrapperFile, WrapperKind,
-    WrapperOpening,
+    Command, Delivery, DeviceReport, Mark, NodeParts, Undecodable, Wrapper, WrapperError,
+    WrapperFile, WrapperKind, WrapperOpening,
 };
 
 /// Most groups of a file.
@@ -185,6 +185,14 @@ impl Machine for Sparkplug {
         }
         self.host
             .receive(&message.topic, &message.payload, now, output);
+    }
+
+    fn devices(&mut self) -> Vec<DeviceReport> {
+        self.host.devices()
+    }
+
+    fn operate(&self, device: &str, command: &Command, now: Timestamp) -> Result<Call, String> {
+        self.host.operate(device, command, now)
     }
 
     fn waits_for(&self) -> Option<&'static str> {

@@ -23,21 +23,30 @@ const SHORT: &[(&str, &str)] = &[
     ("avty_mode", "availability_mode"),
     ("avty_t", "availability_topic"),
     ("avty_tpl", "availability_template"),
+    ("cmd_t", "command_topic"),
+    ("cmd_tpl", "command_template"),
     ("cmps", "components"),
+    ("cns", "connections"),
     ("dev", "device"),
     ("dev_cla", "device_class"),
     ("e", "encoding"),
+    ("ids", "identifiers"),
     ("mdl", "model"),
     ("mf", "manufacturer"),
+    ("ops", "options"),
     ("p", "platform"),
     ("pl_avail", "payload_available"),
     ("pl_not_avail", "payload_not_available"),
     ("pl_off", "payload_off"),
     ("pl_on", "payload_on"),
+    ("pl_prs", "payload_press"),
+    ("ret", "retain"),
+    ("sn", "serial_number"),
     ("stat_cla", "state_class"),
     ("stat_off", "state_off"),
     ("stat_on", "state_on"),
     ("stat_t", "state_topic"),
+    ("sw", "sw_version"),
     ("t", "topic"),
     ("unit_of_meas", "unit_of_measurement"),
     ("val_tpl", "value_template"),
@@ -105,12 +114,12 @@ pub(super) struct Keys<'k> {
 }
 
 impl<'k> Keys<'k> {
-    fn get(self, key: &str) -> Option<&'k Value> {
+    pub(super) fn get(self, key: &str) -> Option<&'k Value> {
         let shared = || self.shared.and_then(|shared| shared.get(key));
         self.own.get(key).or_else(shared)
     }
 
-    fn text(self, key: &str) -> Option<String> {
+    pub(super) fn text(self, key: &str) -> Option<String> {
         self.get(key).and_then(scalar)
     }
 }
@@ -332,7 +341,7 @@ fn availability(config: Keys<'_>) -> Result<Vec<Availability>, String> {
 }
 
 /// A setting as the text that Home Assistant makes of it.
-fn scalar(value: &Value) -> Option<String> {
+pub(super) fn scalar(value: &Value) -> Option<String> {
     match value {
         Value::Object(_) | Value::Array(_) | Value::Null => None,
         other => Some(rendered(other).into_owned()),
@@ -350,7 +359,8 @@ fn rendered(value: &Value) -> Cow<'_, str> {
     }
 }
 
-fn shortened(text: &str) -> String {
+/// A text about a device, as far as it is kept.
+pub(super) fn shortened(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control())
         .take(TEXT_CHARACTERS_MAX)

@@ -4,13 +4,19 @@
 //! on `PREFIX/device/[NODE/]OBJECT/config`; an empty message ends them. The topic identifies an entity, whatever its
 //! configuration says, so that its stream stays the same when a device or an entity is renamed.
 
+mod devices;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use chappe_stream::{Quality, StreamElement, Timestamp, Value as Element, check_name, name_part};
 use serde_json::{Map, Value};
 
-use super::config::{Entity, Keys, Mode, written_out};
+use self::devices::{About, Group};
+use super::config::{Entity, Keys, Mode, shortened, written_out};
+use super::operation::EntityOperation;
 use super::template::{Payload, beginning};
 use crate::kinds::mqtt::follow::{Output, other_meaning};
 use crate::{Batch, NodeParts, StreamDefinition, Undecodable};
@@ -39,6 +45,9 @@ struct Known {
 /// Its topic of configuration, and for a device with several the name of the component.
 type Id = (String, String);
 
+/// Devices of which something was not reported yet, and when it changed.
+type Changed = BTreeMap<String, Timestamp>;
+
 /// The machine.
 pub(super) struct Discovery {
     prefix: String,
@@ -46,6 +55,12 @@ pub(super) struct Discovery {
     name: String,
     entities_max: usize,
     entities: BTreeMap<Id, Known>,
+    /// What entities can be told to do; some have nothing else.
+    operations: BTreeMap<Id, EntityOperation>,
+    /// The devices of the entities.
+    groups: BTreeMap<String, Group>,
+    device_of: BTreeMap<Id, String>,
+    changed: Changed,
     /// The entities that use a topic.
     readers: HashMap<String, BTreeSet<Id>>,
     /// The streams of the entities.
@@ -60,6 +75,13 @@ pub(super) struct Changes {
     pub(super) gone: BTreeSet<String>,
 }
 
+/// A message that announces entities, and what it leads to.
+struct Turn<'t> {
+    topic: &'t str,
+    now: Timestamp,
+    changes: &'t mut Changes,
+}
+
 impl Discovery {
     pub(super) fn new(prefix: &str, name: &str, entities_max: usize) -> Self {
         Self {
@@ -67,6 +89,10 @@ impl Discovery {
             name: name.to_owned(),
             entities_max,
             entities: BTreeMap::new(),
+            operations: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            device_of: BTreeMap::new(),
+            changed: BTreeMap::new(),
             readers: HashMap::new(),
             streams: HashSet::new(),
             node: NodeParts::default(),
@@ -87,7 +113,7 @@ impl Discovery {
 
     /// The number of entities.
     pub(super) fn len(&self) -> usize {
-        self.entities.len()
+        self.device_of.len()
     }
 
     /// Whether a topic is one on which devices announce entities.
@@ -122,7 +148,12 @@ impl Discovery {
         };
         let path = [Some(component), node, Some(object)];
         let path: Vec<&str> = path.into_iter().flatten().collect();
-        let configured = self.configure(topic, component, &path, payload, &mut changes, output);
+        let turn = Turn {
+            topic,
+            now,
+            changes: &mut changes,
+        };
+        let configured = self.configure(turn, component, &path, payload, output);
         if let Err(reason) = configured {
             refuse(topic, payload, &reason, None, output);
         }
@@ -136,14 +167,14 @@ impl Discovery {
 
     fn configure(
         &mut self,
-        topic: &str,
+        mut turn: Turn<'_>,
         component: &str,
         path: &[&str],
         payload: &[u8],
-        changes: &mut Changes,
         output: &mut Output,
     ) -> Result<(), String> {
-        let former = self.remove(topic, changes);
+        let topic = turn.topic;
+        let former = self.remove(&mut turn);
         if payload.is_empty() {
             return Ok(());
         }
@@ -160,8 +191,8 @@ impl Discovery {
                 own: &config,
                 shared: None,
             };
-            let note = self.add(id, component, path, keys, &former, changes)?;
-            output.notes.extend(note);
+            let notes = self.add(id, component, path, keys, &former, &mut turn)?;
+            output.notes.extend(notes);
             return Ok(());
         }
         let components = config.get("components").and_then(Value::as_object);
@@ -190,8 +221,8 @@ impl Discovery {
                 own,
                 shared: Some(&config),
             };
-            match self.add(id, platform, &path, keys, &former, changes) {
-                Ok(note) => output.notes.extend(note),
+            match self.add(id, platform, &path, keys, &former, &mut turn) {
+                Ok(notes) => output.notes.extend(notes),
                 Err(reason) => {
                     let own = serde_json::to_vec(own).unwrap_or_default();
                     refuse(topic, &own, &reason, Some(name), output);
@@ -201,7 +232,7 @@ impl Discovery {
         Ok(())
     }
 
-    /// Adds an entity; returns a note about its unit.
+    /// Adds an entity with what it can be told; returns notes about it.
     fn add(
         &mut self,
         id: Id,
@@ -209,7 +240,46 @@ impl Discovery {
         path: &[&str],
         keys: Keys<'_>,
         former: &BTreeMap<Id, Known>,
-        changes: &mut Changes,
+        turn: &mut Turn<'_>,
+    ) -> Result<Vec<String>, String> {
+        let about = About::of(keys, path)?;
+        let name = shortened(&path.join("/"));
+        let operation = EntityOperation::of(component, name.clone(), keys);
+        let has_state = component != "button" && keys.get("state_topic").is_some();
+        let mut notes = Vec::new();
+        // An entity without a state may have an operation only.
+        if has_state || !matches!(operation, Ok(Some(_)) | Err(_)) {
+            notes.extend(self.add_entity(&id, component, path, keys, former, turn)?);
+        }
+        match operation {
+            Ok(Some(_)) if self.operations.len() >= self.entities_max => {
+                let text = format!(
+                    "{name} is not called: there are {} operations already",
+                    self.entities_max
+                );
+                if !has_state {
+                    return Err(text);
+                }
+                notes.push(text);
+            }
+            Ok(Some(operation)) => drop(self.operations.insert(id.clone(), operation)),
+            Ok(None) => {}
+            Err(reason) if has_state => notes.push(format!("{name} is not called: {reason}")),
+            Err(reason) => return Err(reason),
+        }
+        self.join(&id, about, turn.now);
+        Ok(notes)
+    }
+
+    /// Adds an entity that has a state; returns a note about its unit.
+    fn add_entity(
+        &mut self,
+        id: &Id,
+        component: &str,
+        path: &[&str],
+        keys: Keys<'_>,
+        former: &BTreeMap<Id, Known>,
+        turn: &mut Turn<'_>,
     ) -> Result<Option<String>, String> {
         if self.entities.len() >= self.entities_max {
             return Err(format!("there are {} entities already", self.entities_max));
@@ -223,7 +293,7 @@ impl Discovery {
         if self.streams.contains(&*stream) {
             return Err(format!("another entity has the stream {stream:?}"));
         }
-        let recent = former.get(&id).filter(|known| known.has_value);
+        let recent = former.get(id).filter(|known| known.has_value);
         let recent = recent.map(|known| &known.definition.schema);
         let schema = &entity.definition.schema;
         if let Some(reason) = other_meaning(&self.node, &stream, recent, schema) {
@@ -246,36 +316,39 @@ impl Discovery {
         for topic in topics {
             let readers = self.readers.entry(topic.clone()).or_default();
             if readers.is_empty() {
-                changes.new.insert(topic.clone());
+                turn.changes.new.insert(topic.clone());
             }
             readers.insert(id.clone());
         }
         let stream: Arc<str> = stream.into();
         self.streams.insert(stream.clone());
-        let same = former.get(&id).filter(|known| known.entity == entity);
+        let same = former.get(id).filter(|known| known.entity == entity);
         let count = entity.availability.len();
         let known = Known {
             definition: Arc::new(entity.definition.clone()),
             stream,
             available: same.map_or_else(|| vec![None; count], |known| known.available.clone()),
             is_available: same.is_none_or(|known| known.is_available),
-            has_value: former.get(&id).is_some_and(|known| known.has_value),
+            has_value: former.get(id).is_some_and(|known| known.has_value),
             entity,
         };
         let unit = known.entity.unknown_unit.as_deref().map(beginning);
         let note =
             unit.map(|unit| format!("the unit {unit:?} of {} has no UCUM code", known.stream));
-        self.entities.insert(id, known);
+        self.entities.insert(id.clone(), known);
         Ok(note)
     }
 
     /// Removes the entities of a topic of configuration.
-    fn remove(&mut self, topic: &str, changes: &mut Changes) -> BTreeMap<Id, Known> {
+    fn remove(&mut self, turn: &mut Turn<'_>) -> BTreeMap<Id, Known> {
+        let (topic, changes) = (turn.topic, &mut *turn.changes);
         let first = (topic.to_owned(), String::new());
-        let ids = self.entities.range(first..).map(|(id, _)| id);
+        let ids = self.device_of.range(first..).map(|(id, _)| id);
         let ids: Vec<Id> = ids.take_while(|id| id.0 == topic).cloned().collect();
         let mut removed = BTreeMap::new();
         for id in ids {
+            self.leave(&id, turn.now);
+            self.operations.remove(&id);
             let Some(known) = self.entities.remove(&id) else {
                 continue;
             };
@@ -310,7 +383,11 @@ impl Discovery {
             let Some(known) = self.entities.get_mut(id) else {
                 continue;
             };
-            if known.changes_availability(topic, &mut message) && !known.is_available {
+            let is_changed = known.changes_availability(topic, &mut message);
+            if is_changed {
+                Self::note(&mut self.changed, self.device_of.get(id), now);
+            }
+            if is_changed && !known.is_available {
                 known.push(Element::Null, Quality::Bad, now, &mut output.batch);
             }
             if known.entity.state_topic != topic {
@@ -387,214 +464,4 @@ fn refuse(topic: &str, payload: &[u8], reason: &str, about: Option<&str>, output
         message: payload[..payload.len().min(KEPT_BYTES)].to_vec(),
         is_cut,
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn discovery() -> Discovery {
-        Discovery::new("homeassistant", "home", 4)
-    }
-
-    fn receive(discovery: &mut Discovery, topic: &str, payload: &str) -> Output {
-        changes(discovery, topic, payload).1
-    }
-
-    fn changes(discovery: &mut Discovery, topic: &str, payload: &str) -> (Changes, Output) {
-        let mut output = Output::default();
-        let changes = discovery.receive(topic, payload.as_bytes(), Timestamp(7), &mut output);
-        (changes, output)
-    }
-
-    fn set(topics: &[&str]) -> BTreeSet<String> {
-        topics.iter().map(|&topic| topic.to_owned()).collect()
-    }
-
-    fn values(output: &Output) -> Vec<(String, Element, Quality)> {
-        let parts = output.batch.parts.iter();
-        let of_part = |part: &crate::Part| {
-            let stream = part.stream.to_string();
-            let elements = part.elements.iter();
-            elements
-                .map(|it| (stream.clone(), it.values[0].clone(), it.quality))
-                .collect::<Vec<_>>()
-        };
-        parts.flat_map(of_part).collect()
-    }
-
-    const TEMPERATURE: &str = r#"{"stat_t": "z/1", "unit_of_meas": "°C", "val_tpl": "{{ value_json.t }}",
-        "avty_t": "z/1/lwt", "name": "Temperature"}"#;
-
-    #[test]
-    fn an_announced_entity_has_a_stream_until_it_is_retracted() {
-        let mut discovery = discovery();
-        let topic = "homeassistant/sensor/0x01/temperature/config";
-        let (made, _) = changes(&mut discovery, topic, TEMPERATURE);
-        assert_eq!(made.new, set(&["z/1", "z/1/lwt"]));
-        let output = receive(&mut discovery, "z/1", r#"{"t": 21.5}"#);
-        let stream = "home.sensor.0x01.temperature".to_owned();
-        assert_eq!(
-            values(&output),
-            [(stream.clone(), Element::Double(21.5), Quality::Good)]
-        );
-        assert!(values(&receive(&mut discovery, "z/1/lwt", "online")).is_empty());
-        let output = receive(&mut discovery, "z/1/lwt", "offline");
-        assert_eq!(values(&output), [(stream, Element::Null, Quality::Bad)]);
-        assert!(values(&receive(&mut discovery, "z/1/lwt", "offline")).is_empty());
-        let output = receive(&mut discovery, "z/1", "warm");
-        assert!(output.batch.undecodable[0].reason.contains("no JSON"));
-        let (ended, _) = changes(&mut discovery, topic, "");
-        assert_eq!((ended.gone, discovery.len()), (set(&["z/1", "z/1/lwt"]), 0));
-    }
-
-    #[test]
-    fn a_device_announces_several_entities_at_once() {
-        let mut discovery = discovery();
-        let config = r#"{"dev": {"ids": "d1", "name": "Kitchen"}, "o": {"name": "x"}, "state_topic": "k/state",
-            "cmps": {"t": {"p": "sensor", "unit_of_measurement": "°C", "value_template": "{{ value_json.t }}"},
-                     "door": {"p": "binary_sensor", "value_template": "{{ value_json.door }}"},
-                     "old": {"p": "sensor"},
-                     "lamp": {"p": "light", "command_topic": "k/set"}}}"#;
-        let (made, output) = changes(&mut discovery, "homeassistant/device/d1/config", config);
-        assert_eq!(made.new, set(&["k/state"]));
-        assert_eq!(
-            output.batch.undecodable.len(),
-            1,
-            "a light has no single value"
-        );
-        let output = receive(&mut discovery, "k/state", r#"{"t": 20, "door": "ON"}"#);
-        let mut found = values(&output);
-        found.sort_by(|one, other| one.0.cmp(&other.0));
-        let good = Quality::Good;
-        assert_eq!(
-            found,
-            [
-                (
-                    "home.binary_sensor.d1.door".to_owned(),
-                    Element::Boolean(true),
-                    good
-                ),
-                ("home.sensor.d1.t".to_owned(), Element::Double(20.0), good),
-            ]
-        );
-    }
-
-    #[test]
-    fn entities_beyond_the_limit_and_of_one_name_are_refused() {
-        let mut discovery = discovery();
-        let mut reasons = Vec::new();
-        for object in ["a b", "a-b", "c", "d", "e", "f"] {
-            let topic = format!("homeassistant/sensor/{object}/config");
-            let output = receive(&mut discovery, &topic, r#"{"state_topic": "s"}"#);
-            reasons.extend(output.batch.undecodable.into_iter().map(|one| one.reason));
-        }
-        assert_eq!((reasons.len(), discovery.len()), (2, 4));
-        assert!(reasons[0].contains("another entity") && reasons[1].contains("4 entities"));
-    }
-
-    #[test]
-    fn a_long_state_is_one_dead_letter_for_all_entities_that_read_it() {
-        let mut discovery = Discovery::new("homeassistant", "home", 1_000);
-        let components: Vec<String> = (0..1_000)
-            .map(|number| match number {
-                0 => r#""c0": {"p": "sensor", "val_tpl": "{{ value_json.a }}"}"#.to_owned(),
-                1 => r#""c1": {"p": "sensor", "val_tpl": "{{ value_json.b }}"}"#.to_owned(),
-                number => format!(r#""c{number}": {{"p": "text", "name": "x"}}"#),
-            })
-            .collect();
-        let config = format!(r#"{{"stat_t": "s", "cmps": {{{}}}}}"#, components.join(","));
-        receive(&mut discovery, "homeassistant/device/d/config", &config);
-        assert_eq!(discovery.len(), 1_000);
-        let long = format!(r#"{{"a": "ok", "b": ["{}"]}}"#, "x".repeat(1 << 20));
-        for (message, stored) in [
-            (&*long, 1),
-            (&*"ä".repeat(256), 0),
-            (&*"ä".repeat(255), 998),
-        ] {
-            let output = receive(&mut discovery, "s", message);
-            assert_eq!(output.batch.elements(), stored);
-            assert_eq!(output.batch.undecodable.len(), 1);
-            assert!(output.batch.weight() < 2 << 20);
-        }
-        let output = receive(&mut discovery, "s", &long);
-        let reason = &output.batch.undecodable[0].reason;
-        assert!(
-            reason.contains("255 characters") && reason.ends_with("998 more entities"),
-            "{reason}"
-        );
-    }
-
-    #[test]
-    fn an_entity_keeps_the_unit_and_type_of_its_stored_elements() {
-        let topic = "homeassistant/sensor/a/config";
-        let config =
-            |unit: &str| format!(r#"{{"state_topic": "s", "unit_of_measurement": "{unit}"}}"#);
-        let mut before = discovery();
-        receive(&mut before, topic, &config("°C"));
-        let output = receive(&mut before, "s", "20");
-        let schema = output.batch.parts[0].definition.schema.clone();
-        let mut restarted = discovery();
-        restarted.attach(&NodeParts {
-            stream: Arc::new(move |name| {
-                (name == "home.sensor.a").then(|| crate::StreamNow {
-                    name: name.to_owned(),
-                    schema: schema.clone(),
-                    level: chappe_log::Level::Power,
-                    last: 1,
-                    source: String::new(),
-                })
-            }),
-            ..NodeParts::default()
-        });
-        for mut discovery in [before, restarted] {
-            let output = receive(&mut discovery, topic, &config("°F"));
-            let reason = &output.batch.undecodable[0].reason;
-            assert!(
-                reason.contains("Cel") && reason.contains("degF"),
-                "{reason}"
-            );
-            assert_eq!(discovery.len(), 0);
-        }
-    }
-
-    #[test]
-    fn an_unknown_unit_is_noted_and_kept() {
-        let config = r#"{"state_topic": "s", "unit_of_measurement": "furlongs"}"#;
-        let mut discovery = discovery();
-        let output = receive(&mut discovery, "homeassistant/sensor/a/config", config);
-        assert!(output.notes[0].contains("furlongs"), "{:?}", output.notes);
-    }
-
-    proptest! {
-        #[test]
-        fn no_messages_panic_or_grow_without_limit(
-            messages in prop::collection::vec(
-                (
-                    "homeassistant/(sensor|device|switch)/[ab]/([cd]/)?config|s|z",
-                    prop_oneof![
-                        Just(TEMPERATURE.to_owned()),
-                        "[a-z0-9{}\":]{0,30}",
-                        "\\{\"stat_t\": \"[sz]\", \"avty_t\": \"[sz]\"\\}",
-                        "\\{\"cmps\": \\{\"[ab]\": \\{\"p\": \"sensor\", \"stat_t\": \"[a-z]\"\\}\\}\\}",
-                    ],
-                ),
-                0..40,
-            ),
-        ) {
-            let mut discovery = discovery();
-            let mut subscribed = std::collections::HashSet::new();
-            for (topic, payload) in messages {
-                let (made, _) = changes(&mut discovery, &topic, &payload);
-                for topic in made.gone {
-                    prop_assert!(subscribed.remove(&topic));
-                }
-                for topic in made.new {
-                    prop_assert!(subscribed.insert(topic));
-                }
-                prop_assert!(discovery.len() <= 4 && subscribed.len() <= 16);
-            }
-        }
-    }
 }

@@ -4,6 +4,7 @@ mod announce;
 mod classes;
 mod config;
 mod discovery;
+mod operation;
 mod template;
 mod wrapper;
 
@@ -36,5 +37,6 @@ pub fn read<'m>(
     for (topic, payload) in messages {
         discovery.receive(topic, payload, now, &mut output);
     }
+    output.batch.devices = discovery.devices();
     output.batch
 }

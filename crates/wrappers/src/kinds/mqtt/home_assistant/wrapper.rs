@@ -9,11 +9,11 @@ use serde::Deserialize;
 
 use super::discovery::Discovery;
 use crate::kinds::mqtt::broker::{Broker, Order, is_topic};
-use crate::kinds::mqtt::follow::{Follower, Machine, Output};
+use crate::kinds::mqtt::follow::{Call, Follower, Machine, Output};
 use crate::kinds::mqtt::session::Message;
 use crate::{
-    Delivery, Mark, NodeParts, Undecodable, Wrapper, WrapperError, WrapperFile, WrapperKind,
-    WrapperOpening,
+    Command, Delivery, DeviceReport, Mark, NodeParts, Undecodable, Wrapper, WrapperError,
+    WrapperFile, WrapperKind, WrapperOpening,
 };
 
 /// Topics of one subscription; reason: its packet stays below what brokers take.
@@ -133,6 +133,14 @@ impl Machine for HomeAssistant {
         };
         order(changes.new.into_iter().collect(), Order::Subscribe);
         order(changes.gone.into_iter().collect(), Order::Unsubscribe);
+    }
+
+    fn devices(&mut self) -> Vec<DeviceReport> {
+        self.discovery.devices()
+    }
+
+    fn operate(&self, device: &str, command: &Command, _: Timestamp) -> Result<Call, String> {
+        self.discovery.operate(device, command)
     }
 
     fn waits_for(&self) -> Option<&'static str> {
