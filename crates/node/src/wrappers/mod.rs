@@ -365,6 +365,7 @@ fn node_parts(app: &App) -> NodeParts {
                 level: log.log().level(),
                 last: log.log().last(),
                 source: entry.source(),
+                metadata_bytes: log.log().metadata_bytes(),
             })
         }),
         signing: app.signatures.clone().map(|signatures| Signing {

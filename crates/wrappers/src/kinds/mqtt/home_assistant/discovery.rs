@@ -544,6 +544,7 @@ mod tests {
                     level: chappe_log::Level::Power,
                     last: 1,
                     source: String::new(),
+                    metadata_bytes: 0,
                 })
             }),
             ..NodeParts::default()
