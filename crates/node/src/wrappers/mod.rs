@@ -19,6 +19,7 @@ mod run;
 mod shared_letters;
 mod store;
 mod table;
+mod under_way;
 
 use std::path::Path;
 use std::sync::Arc;
