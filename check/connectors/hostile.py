@@ -426,14 +426,28 @@ def entities(chappe: str, work: pathlib.Path, chance: random.Random) -> None:
         until(20, f"{name} is connected", lambda n=name: node.ask("GET", f"/api/v1/wrappers/{n}")[1].get("state") in ("running", "waiting"))
     time.sleep(1)
     with Watch(node, "a thousand entities that read one topic"):
-        parts = {f"t{number}": {"p": "sensor", "name": "x"} for number in range(1000)}
+        attacker.sendall(publish("homeassistant/sensor/ok/config", b'{"stat_t": "k/ok", "unit_of_meas": "W"}'))
+        parts = {f"t{number}": {"p": "sensor", "name": "x"} for number in range(999)}
         device = {"dev": {"ids": "d"}, "o": {"name": "x"}, "stat_t": "k/s", "cmps": parts}
         attacker.sendall(publish("homeassistant/device/d1/config", json.dumps(device).encode()))
+
+        def row() -> dict:
+            return node.ask("GET", "/api/v1/wrappers/home")[1]
+
+        def spoken(topic: str, payload: bytes) -> bool:
+            attacker.sendall(publish(topic, payload))
+            time.sleep(1)
+            return row()["elements"] >= 999
+
+        # The topic is subscribed to after the announcement.
+        until(30, "the entities read their topic", lambda: spoken("k/s", b"5"))
+        before = row()["undecodable"]
         for number in range(3):
             attacker.sendall(publish("k/s", b"%d" % number + b"x" * 1_000_000))
-        attacker.sendall(publish("homeassistant/sensor/ok/config", b'{"stat_t": "k/ok", "unit_of_meas": "W"}'))
-        until(30, "an honest entity is stored", lambda: attacker.sendall(publish("k/ok", b"7"))
-              or node.ask("GET", "/api/v1/streams/home.sensor.ok")[0] == 200)
+        until(30, "each of the large messages is a dead letter", lambda: row()["undecodable"] >= before + 3)
+        until(30, "an honest entity is stored", lambda: spoken("k/ok", b"7")
+              and node.ask("GET", "/api/v1/streams/home.sensor.ok")[0] == 200)
+        expect(True, f"{row()['elements']} states are stored, {row()['undecodable']} messages are dead letters")
     with Watch(node, "edge nodes that were never born"):
         for number in range(20_000):
             attacker.sendall(publish(f"spBv1.0/forged/NDATA/{number}", b"\x18\x00"))
