@@ -20,7 +20,6 @@ import pathlib
 import random
 import socket
 import struct
-import subprocess
 import sys
 import threading
 import time
@@ -28,7 +27,7 @@ import urllib.parse
 from collections.abc import Callable
 
 sys.dont_write_bytecode = True
-from shared import TLS, node_with, run  # noqa: E402
+from shared import node_with, run  # noqa: E402
 from bench import Skipped, need  # noqa: E402
 from network import PATIENCE, CheckFailed, Process, expect, until  # noqa: E402
 from tls.run import Authority  # noqa: E402
@@ -153,7 +152,8 @@ def bombs(chappe: str, work: pathlib.Path, chance: random.Random) -> None:
     with Watch(node, "bytes without sense"):
         statuses: dict[int, int] = {}
         for number in range(400):
-            tokens = [b"m", b",", b" ", b"=", b'"', b"\\", b"\n", b"1", b"i", b"v=1", b"-", b"9223372036854775807", b"\r", b"#", b"\0", b"\xff"]
+            tokens = [b"m", b",", b" ", b"=", b'"', b"\\", b"\n", b"1", b"i", b"v=1", b"-", b"9223372036854775807", b"\r", b"#",
+                      b"\0", b"\xff"]
             body = b"".join(chance.choice(tokens) for _ in range(chance.randrange(30)))
             path, headers = "/write?db=x", {}
             if number % 2:
@@ -175,7 +175,8 @@ def floods(chappe: str, work: pathlib.Path, chance: random.Random) -> None:
     until(20, "the wrapper runs", lambda: node.ask("POST", "/write?db=x", b"ready v=1")[0] == 204)
     sockets = []
     with Watch(node, "200 bodies that never end"):
-        head = f"POST /write?db=x HTTP/1.1\r\nHost: {node.host}\r\nAuthorization: Token {slow['token']}\r\nContent-Length: 1000000\r\n\r\nm v=1"
+        head = (f"POST /write?db=x HTTP/1.1\r\nHost: {node.host}\r\nAuthorization: Token {slow['token']}\r\n"
+                "Content-Length: 1000000\r\n\r\nm v=1")
         for _ in range(200):
             sockets.append(socket.create_connection((node.host, node.port)))
             sockets[-1].sendall(head.encode())
@@ -185,8 +186,8 @@ def floods(chappe: str, work: pathlib.Path, chance: random.Random) -> None:
     node.create("lab.wide", **{f"f{number}": "double" for number in range(99)})
     node.ask("POST", "/api/v1/streams/lab.wide/elements", [{"f0": number} for number in range(200)])
     path = "Thing/Datastreams/Thing/Datastreams/Sensor/name"
-    filters = {"paths through sets": " or ".join([path] * 120), "sets compared with each other": " or ".join([f"{path} eq {path}"] * 60),
-               "levels": "(" * 4_000 + "1 eq 1" + ")" * 4_000, "not": "not " * 1_000 + "true"}
+    filters = {"paths through sets": " or ".join([path] * 120),
+               "sets compared with each other": " or ".join([f"{path} eq {path}"] * 60), "levels": "(" * 4_000 + "1 eq 1" + ")" * 4_000, "not": "not " * 1_000 + "true"}
     with Watch(node, "filters"):
         for what, text in filters.items():
             address = "/sensorthings/v1.1/Datastreams?$top=0&$filter=" + urllib.parse.quote(text, safe="/")

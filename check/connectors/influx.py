@@ -9,7 +9,6 @@ acknowledged is in its stream once, and influxd has as many points as the stream
 import base64
 import http.client
 import json
-import os
 import pathlib
 import random
 import shutil

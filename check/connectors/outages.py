@@ -13,7 +13,6 @@ CONNECTORS_CUT seconds (3). In the end the node has what the peer counts, and ea
 """
 
 import glob
-import os
 import pathlib
 import random
 import subprocess
@@ -27,7 +26,7 @@ import influx  # noqa: E402
 import prometheus  # noqa: E402
 from bench import HERE, REST, THERE, Bench, Fed, Skipped, judge, need  # noqa: E402
 from full import DATA_BYTES, filled  # noqa: E402
-from network import CheckFailed, Process, expect, until  # noqa: E402
+from network import Process, expect, until  # noqa: E402
 
 # Time for answers that were on their way when the disk was full.
 SETTLE_S = 1
