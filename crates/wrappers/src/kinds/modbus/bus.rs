@@ -88,6 +88,12 @@ pub async fn read_answer(is_rtu: bool, count: u16, answer: &[u8]) -> Result<Vec<
         address: 0,
         count,
     };
+    let reading = async {
+        let read = bus.read(1, span).await;
+        // A device that still sends is not waited for.
+        drop(bus);
+        read
+    };
     let answering = async {
         let mut request = [0; REQUEST_BYTES];
         // An error is one of the reader, too.
@@ -96,7 +102,7 @@ pub async fn read_answer(is_rtu: bool, count: u16, answer: &[u8]) -> Result<Vec<
         }
         drop(device);
     };
-    let (read, ()) = tokio::join!(bus.read(1, span), answering);
+    let (read, ()) = tokio::join!(reading, answering);
     read.map_err(|failure| failure.to_string())
 }
 
