@@ -215,7 +215,8 @@ def postgres(bench: Bench) -> None:
     server = Server(bench.work, (f"listen_addresses={THERE}",), tuple(bench.far.command()))
     (server.work / "data" / "pg_hba.conf").write_text(f"local all all trust\nhost all all {HERE}/32 trust\n")
     server.query("SELECT pg_reload_conf()")
-    server.query("CREATE TABLE readings (id bigserial PRIMARY KEY, n bigint)")
+    # Large enough to fill a file of the log that is there already within seconds.
+    server.query("CREATE TABLE readings (id bigserial PRIMARY KEY, n bigint, padding text DEFAULT repeat('x', 8000))")
     common = f'address = "postgres://chappe@{THERE}/postgres?sslmode=disable"\n'
     bench.wrapper("plant", f"""
 kind = "postgres"
@@ -224,7 +225,7 @@ cursor = "id"
 poll_ms = 100
 [[stream]]
 name = "plant.n"
-fields = [{{ name = "n", type = "integer" }}]
+fields = [{{ name = "n", type = "integer" }}, {{ name = "padding", type = "text" }}]
 """)
     until(20, "the wrapper runs", lambda: bench.row("plant")["state"])
     if "unknown" in str(bench.row("plant")["error"]):
