@@ -10,37 +10,31 @@
 Runs as root on Linux, in namespaces of its own: what it started ends with it.
 """
 
-import http.client
 import json
-import os
 import pathlib
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
 
 sys.dont_write_bytecode = True
-FOLDER = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "wrappers"), str(FOLDER.parent)]
+from shared import CUT_S, FOLDER, KILLS, Peer, run  # noqa: E402
 from bench import THERE, Bench, Fed, Skipped, judge, need  # noqa: E402
-from network import CheckFailed, Process, enter, expect, run_in, until  # noqa: E402
+from network import expect, until  # noqa: E402
 
-INSIDE = "CHAPPE_CONNECTORS_COAP"
-KILLS = int(os.environ.get("CONNECTORS_KILLS") or 3)
-CUT_S = 5
 LOSS_S = 15
 SILENCE_S = 3
 
 
-class Aiocoap:
+class Aiocoap(Peer):
     """aiocoap, which is started again after it was killed."""
 
     name, port = "aiocoap", 5683
 
     def __init__(self, bench: Bench):
-        self.bench, self.kills = bench, 0
+        super().__init__(self.name, bench.work)
+        self.bench = bench
         self.state = bench.work / "aiocoap-state"
         self.start()
         self.streams = []
@@ -71,22 +65,17 @@ key = "{{kind}}"
 fields = [{{ name = "value", type = "text" }}]
 """)
 
-    def start(self) -> None:
-        command = [sys.executable, str(FOLDER / "coap_server.py"), THERE, str(self.port), str(self.state)]
-        self.process = Process(self.bench.far.command(*command), self.bench.work / f"aiocoap-{self.kills}.log")
-        self.process.wait_line("ready", 20)
+    def command(self) -> list[str]:
+        return self.bench.far.command(sys.executable, str(FOLDER / "coap_server.py"), THERE, str(self.port), str(self.state))
 
-    def kill(self, pause_s: float) -> None:
-        self.process.stop(signal.SIGKILL)
-        self.kills += 1
-        time.sleep(pause_s)
-        self.start()
+    def is_ready(self) -> None:
+        self.process.wait_line("ready", 20)
 
     def last(self) -> int:
         return int(self.state.read_text())
 
 
-class Libcoap:
+class Libcoap(Peer):
     """libcoap's server, into whose resource its client puts numbers."""
 
     name, port, streams = "libcoap", 5684, ["libcoap.count"]
@@ -96,7 +85,8 @@ class Libcoap:
         found = [pair for pair in programs if all(shutil.which(program) for program in pair)]
         if not found:
             need("coap-server-notls", "coap-client-notls")
-        (self.server, self.client), self.bench, self.kills = found[0], bench, 0
+        super().__init__(self.name, bench.work)
+        (self.server, self.client), self.bench = found[0], bench
         self.start()
         bench.wrapper("libcoap-count", f"""
 kind = "coap"
@@ -124,15 +114,8 @@ fields = [{{ name = "n", type = "integer" }}, {{ name = "padding", type = "text"
         self.sent = Fed(lambda: self.bench.far.command("sh", "-c", PUTS, "sh", self.client, f"coap://{THERE}:{self.port}/count"),
                         lambda number: f'{{"n": {number}}}\n', bench.work / "coap-client.log", period_s=0.1)
 
-    def start(self) -> None:
-        command = self.bench.far.command(self.server, "-A", THERE, "-p", str(self.port), "-d", "10")
-        self.process = Process(command, self.bench.work / f"libcoap-{self.kills}.log")
-
-    def kill(self, pause_s: float) -> None:
-        self.process.stop(signal.SIGKILL)
-        self.kills += 1
-        time.sleep(pause_s)
-        self.start()
+    def command(self) -> list[str]:
+        return self.bench.far.command(self.server, "-A", THERE, "-p", str(self.port), "-d", "10")
 
     def last(self) -> int:
         return self.sent.written
@@ -236,8 +219,8 @@ def browse(bench: Bench, chappe: str, server) -> None:
     expect(tried.returncode == 0, f"try reads with it: {tried.stdout.strip()[:100]} {tried.stderr.strip()[:200]}")
 
 
-def check(chappe: str, work: pathlib.Path, seed: int) -> None:
-    bench = Bench(chappe, work / "coap", seed)
+def check(chappe: str, work: pathlib.Path, chance: random.Random) -> None:
+    bench = Bench(chappe, work / "coap", chance.randrange(1 << 32))
     try:
         servers = []
         for make in (Aiocoap, Libcoap):
@@ -256,19 +239,10 @@ def check(chappe: str, work: pathlib.Path, seed: int) -> None:
         bench.end()
 
 
-def main() -> None:
-    chappe, work = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2]).absolute()
+if __name__ == "__main__":
     try:
         import aiocoap  # noqa: F401
     except ImportError:
         print("   skipped: this Python has no aiocoap")
         sys.exit()
-    enter(INSIDE, sys.argv)
-    seed = int(os.environ.get("CONNECTORS_SEED") or random.randrange(1 << 32))
-    print(f"   seed: {seed}", flush=True)
-    failures = (CheckFailed, http.client.HTTPException, subprocess.SubprocessError, KeyError)
-    run_in(work, lambda: check(chappe, work, seed), failures, f", CONNECTORS_SEED={seed}")
-
-
-if __name__ == "__main__":
-    main()
+    run(check)

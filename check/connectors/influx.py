@@ -3,13 +3,12 @@
     python3 check/connectors/influx.py CHAPPE WORK
 
 The node, the client and the server are killed with SIGKILL in turn, CONNECTORS_KILLS times each (3). Then each number that was
-acknowledged is in its stream once, and influxd has as many points as the stream. influxd has TLS and a password.
+acknowledged is in its stream once, and influxd has as many points as the stream. The node has TLS, influxd TLS and a password.
 """
 
 import base64
 import http.client
 import json
-import os
 import pathlib
 import random
 import shutil
@@ -22,26 +21,12 @@ import time
 import urllib.parse
 
 sys.dont_write_bytecode = True
-FOLDER = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(FOLDER.parent), str(FOLDER.parent / "wrappers")]
+from shared import KILLS, REST, TLS, Peer, certificate, node_with, run  # noqa: E402
 from bench import judge  # noqa: E402
-from network import CheckFailed, Process, enter, expect, run_in, until  # noqa: E402
+from network import CheckFailed, expect, until  # noqa: E402
 from write.node import Node  # noqa: E402
 
-INSIDE = "CHAPPE_INFLUX_INSIDE"
-KILLS = int(os.environ.get("CONNECTORS_KILLS") or 3)
-REST, INFLUX, UDP, TCP = 8470, 8086, 8089, 8094
-CONFIGURATION = f"""
-name = "history"
-data_directory = "data"
-sensors_directory = "sensors"
-[http]
-listen = "127.0.0.1:{REST}"
-[log]
-level = "power"
-[discovery]
-enabled = false
-"""
+INFLUX, UDP, TCP = 8086, 8089, 8094
 WRAPPER = 'kind = "influxdb"\ndatabases = ["plant"]\n'
 LINES = """kind = "{kind}"
 listen = "127.0.0.1:{port}"
@@ -68,7 +53,7 @@ from influxdb_client import InfluxDBClient
 from influxdb_client.client.write_api import SYNCHRONOUS
 url, token, state = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
 number = int(state.read_text()) if state.exists() else 0
-client = InfluxDBClient(url=url, token=token, org="plant", enable_gzip=True, timeout=20_000)
+client = InfluxDBClient(url=url, token=token, org="plant", enable_gzip=True, timeout=20_000, ssl_ca_cert=sys.argv[4])
 writer = client.write_api(write_options=SYNCHRONOUS)
 while True:
     points = [f"counter,host=h{n % 3} n={n}i,half={n}.5 {1_795_255_200_000_000_000 + n}" for n in range(number + 1, number + 51)]
@@ -103,54 +88,40 @@ store-enabled = false
 """
 
 
-class Client:
+class Client(Peer):
     """influxdb-client, started again when it is killed."""
 
     def __init__(self, node: Node, work: pathlib.Path):
-        self.node, self.state, self.log = node, work / "acknowledged", work / "client.log"
-        self.kills, self.process = 0, None
+        super().__init__("client", work)
+        self.node, self.state = node, work / "acknowledged"
         self.start()
 
-    def start(self) -> None:
+    def command(self) -> list[str]:
         # The base address with `/influxdb` is that for clients that ask for the health.
-        address = f"http://127.0.0.1:{REST}" + ("/influxdb" if self.kills % 2 else "")
-        command = [sys.executable, "-c", WRITER, address, self.node.token, str(self.state)]
-        self.process = Process(command, self.log)
-
-    def kill(self) -> None:
-        self.process.stop(signal.SIGKILL)
-        self.kills += 1
-        self.start()
+        address = f"{self.node.scheme}://127.0.0.1:{REST}" + ("/influxdb" if self.kills % 2 else "")
+        return [sys.executable, "-c", WRITER, address, self.node.token, str(self.state), str(self.node.authority)]
 
     def acknowledged(self) -> int:
         return int(self.state.read_text()) if self.state.exists() else 0
 
 
-class Server:
+class Server(Peer):
     """influxd 1.6 with TLS, a user and its own folders."""
 
     def __init__(self, work: pathlib.Path):
-        self.work, self.kills = work, 0
+        super().__init__("influxd", work)
         work.mkdir()
         (work / "influx.conf").write_text(SERVER.format(work=work, port=INFLUX))
-        self.certificate("authority", "CA:TRUE")
-        self.certificate("influx", "CA:FALSE", "-CA", str(work / "authority.pem"), "-CAkey", str(work / "authority.key"),
-                         "-addext", "subjectAltName=IP:127.0.0.1")
+        certificate(work, "authority")
+        certificate(work, "influx", "authority")
         self.start()
         self.query("CREATE USER chappe WITH PASSWORD 'secret of the plant' WITH ALL PRIVILEGES", user=None)
         self.query("CREATE DATABASE copy")
 
-    def certificate(self, name: str, constraints: str, *more: str) -> None:
-        made = subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "5", "-subj",
-             f"/CN=influxd {name}", "-addext", f"basicConstraints=critical,{constraints}", "-keyout",
-             str(self.work / f"{name}.key"), "-out", str(self.work / f"{name}.pem"), *more], capture_output=True, text=True)
-        if made.returncode:
-            raise CheckFailed(f"openssl makes no {name}: {made.stderr}")
+    def command(self) -> list[str]:
+        return ["influxd", "run", "-config", str(self.work / "influx.conf")]
 
-    def start(self) -> None:
-        self.process = Process(["influxd", "run", "-config", str(self.work / "influx.conf")],
-                               self.work / f"influxd-{self.kills}.log")
+    def is_ready(self) -> None:
         until(20, "influxd answers", self.answers)
 
     def answers(self) -> bool:
@@ -158,12 +129,6 @@ class Server:
             return self.ask("GET", "/ping")[0] == 204
         except OSError:
             return False
-
-    def kill(self, pause_s: float) -> None:
-        self.process.stop(signal.SIGKILL)
-        self.kills += 1
-        time.sleep(pause_s)
-        self.start()
 
     def ask(self, method: str, path: str) -> tuple[int, str]:
         context = ssl.create_default_context(cafile=str(self.work / "authority.pem"))
@@ -244,7 +209,7 @@ def imported(node: Node, work: pathlib.Path) -> None:
     path = work / "points.txt"
     path.write_text("# DML\n# CONTEXT-DATABASE: plant\n" + "\n".join(points) + "\n")
     account = node.ask("GET", "/api/v1/self")[1]["name"]
-    done = subprocess.run(["influx", "-host", "127.0.0.1", "-port", str(REST), "-username", account, "-password", node.token,
+    done = subprocess.run(["influx", "-ssl", "-unsafeSsl", "-host", "127.0.0.1", "-port", str(REST), "-username", account, "-password", node.token,
                            "-import", "-path", str(path), "-precision", "s"], capture_output=True, text=True, timeout=300)
     numbers = [one["values"]["n"] for one in node.elements("plant.imported")]
     expect(sorted(numbers) == list(range(count)), f"influx -import: {len(numbers)} of {count} points are stored "
@@ -277,10 +242,7 @@ def sent_lines(node: Node) -> None:
 
 def check(chappe: str, work: pathlib.Path, chance: random.Random) -> None:
     folder = work / "node"
-    for name in ("wrappers", "exporters"):
-        (folder / name).mkdir(parents=True)
-    (folder / "wrappers" / "plant.toml").write_text(WRAPPER)
-    node = Node(chappe, folder, configuration=CONFIGURATION)
+    node = node_with(chappe, folder, TLS, plant=WRAPPER)
     until(20, "the wrapper runs", lambda: node.ask("POST", "/write?db=plant", "", Content_Type="text/plain")[0] == 204)
     interfaces(node)
     imported(node, work)
@@ -328,14 +290,5 @@ def check(chappe: str, work: pathlib.Path, chance: random.Random) -> None:
     node.stop()
 
 
-def main() -> None:
-    chappe, work = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2]).absolute()
-    enter(INSIDE, sys.argv)
-    seed = int(os.environ.get("CONNECTORS_SEED") or random.randrange(1 << 32))
-    print(f"   seed: {seed}", flush=True)
-    failures = (http.client.HTTPException, subprocess.SubprocessError, KeyError)
-    run_in(work, lambda: check(chappe, work, random.Random(seed)), failures, f", CONNECTORS_SEED={seed}")
-
-
 if __name__ == "__main__":
-    main()
+    run(check)

@@ -12,8 +12,6 @@
 Runs as root on Linux, in namespaces of its own: what it started ends with it.
 """
 
-import http.client
-import os
 import pathlib
 import random
 import signal
@@ -22,14 +20,10 @@ import sys
 import time
 
 sys.dont_write_bytecode = True
-FOLDER = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "wrappers"), str(FOLDER.parent)]
+from shared import CUT_S, FOLDER, KILLS, Peer, run  # noqa: E402
 from bench import THERE, Bench, Skipped, judge, need  # noqa: E402
-from network import CheckFailed, Process, enter, expect, run_in, until  # noqa: E402
+from network import CheckFailed, Process, expect, until  # noqa: E402
 
-INSIDE = "CHAPPE_CONNECTORS_MODBUS"
-KILLS = int(os.environ.get("CONNECTORS_KILLS") or 3)
-CUT_S = 5
 PERIOD_S = 0.1
 TIMEOUT_MS = 300
 KINDS = {"tcp": f"{THERE}:1502", "rtu-tcp": f"{THERE}:1503", "rtu": ""}
@@ -67,11 +61,12 @@ EXPECTED = {"whole": -5, "exact": 2**53 + 1, "swapped": 21.5, "tenths": -12.3, "
             "bit_3": True, "reversed": None, "missing": None, "coil_0": True, "coil_1": False, "input_3": True}
 
 
-class Device:
+class Device(Peer):
     """pymodbus, which is started again after it was killed, and the wrappers that read it."""
 
     def __init__(self, bench: Bench, kind: str):
-        self.bench, self.kind, self.kills = bench, kind, 0
+        super().__init__(f"pymodbus-{kind}", bench.work)
+        self.bench, self.kind = bench, kind
         self.state = bench.work / f"device-{kind}"
         self.where = KINDS[kind]
         if kind == "rtu":
@@ -96,19 +91,12 @@ class Device:
                 f'registers = [{{ name = "{name}", table = "{table}", address = {address}, type = "{word}" }}]\n')
 
     def wrapper(self, text: str) -> None:
-        self.name = f"modbus-{self.kind}"
-        self.bench.wrapper(self.name, f'kind = "modbus"\n{self.address}\ntimeout_ms = {TIMEOUT_MS}\ngap = 100\n{text}')
+        self.wrapper_name = f"modbus-{self.kind}"
+        self.bench.wrapper(self.wrapper_name, f'kind = "modbus"\n{self.address}\ntimeout_ms = {TIMEOUT_MS}\ngap = 100\n{text}')
 
-    def start(self) -> None:
+    def command(self) -> list[str]:
         command = [sys.executable, str(FOLDER / "modbus_server.py"), self.kind, self.where, str(self.state)]
-        command = command if self.kind == "rtu" else self.bench.far.command(*command)
-        self.process = Process(command, self.bench.work / f"pymodbus-{self.kind}-{self.kills}.log")
-
-    def kill(self, pause_s: float) -> None:
-        self.process.stop(signal.SIGKILL)
-        self.kills += 1
-        time.sleep(pause_s)
-        self.start()
+        return command if self.kind == "rtu" else self.bench.far.command(*command)
 
     def turn(self) -> None:
         """Waits until it is read again."""
@@ -117,7 +105,7 @@ class Device:
 
     def lost(self) -> int:
         """Polls of all its streams that were missed, for any reason."""
-        return sum((self.bench.row(self.name)["lost"] or {}).values())
+        return sum((self.bench.row(self.wrapper_name)["lost"] or {}).values())
 
     def stored(self) -> int:
         return self.bench.last(f"n.{self.kind}")
@@ -137,7 +125,7 @@ def values(bench: Bench, device: Device) -> None:
     wrong = {name: found.get(name) for name, value in wanted.items() if not same(found.get(name), value)}
     expect(not wrong, f"{device.kind}: {len(wanted)} values are those of pymodbus, the missing register is null {wrong or ''}")
     until(20, "the reason names the register",
-          lambda: "holding 80 (missing): exception 2" in (bench.row(device.name)["reason"] or ""))
+          lambda: "holding 80 (missing): exception 2" in (bench.row(device.wrapper_name)["reason"] or ""))
     print(f"   ok: {device.kind}: the row names the register that the device refuses", flush=True)
 
 
@@ -205,7 +193,7 @@ def kills(bench: Bench, devices: list[Device]) -> None:
 
 
 def commands(bench: Bench, device: Device) -> None:
-    path = f"/api/v1/wrappers/{device.name}/commands"
+    path = f"/api/v1/wrappers/{device.wrapper_name}/commands"
     value = -random.randrange(1, 1 << 30)
 
     def written() -> bool:
@@ -236,8 +224,8 @@ def browse(bench: Bench, chappe: str) -> None:
            f"try reads with it {tried.stderr.strip()[:200]}")
 
 
-def check(chappe: str, work: pathlib.Path, seed: int) -> None:
-    bench = Bench(chappe, work / "modbus", seed)
+def check(chappe: str, work: pathlib.Path, chance: random.Random) -> None:
+    bench = Bench(chappe, work / "modbus", chance.randrange(1 << 32))
     try:
         devices = []
         for kind in KINDS:
@@ -259,19 +247,10 @@ def check(chappe: str, work: pathlib.Path, seed: int) -> None:
         bench.end()
 
 
-def main() -> None:
-    chappe, work = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2]).absolute()
+if __name__ == "__main__":
     try:
         import pymodbus  # noqa: F401
     except ImportError:
         print("   skipped: this Python has no pymodbus")
         sys.exit()
-    enter(INSIDE, sys.argv)
-    seed = int(os.environ.get("CONNECTORS_SEED") or random.randrange(1 << 32))
-    print(f"   seed: {seed}", flush=True)
-    run_in(work, lambda: check(chappe, work, seed), (CheckFailed, http.client.HTTPException, subprocess.SubprocessError, KeyError),
-           f", CONNECTORS_SEED={seed}")
-
-
-if __name__ == "__main__":
-    main()
+    run(check)

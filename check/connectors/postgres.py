@@ -202,6 +202,32 @@ def odd_values(plant: Plant) -> None:
     expect(True, "NaN and an infinite number are dead letters of a double")
 
 
+def changed_schema(plant: Plant) -> None:
+    """A table whose column gets another type and another name, and that is away for a while."""
+    plant.psql("CREATE TABLE changing (id int PRIMARY KEY, x double precision)")
+    plant.psql("INSERT INTO changing VALUES (1, 1.5)")
+    plant.file("wrappers", "changing", f'kind = "postgres"\naddress = "postgres://chappe@/postgres?host={plant.server.work}'
+               f'&port={plant.port}"\ntable = "changing"\ncursor = "id"\npoll_ms = 100\n'
+               '[[stream]]\nname = "changing"\nfields = [{ name = "x", type = "double" }]\n')
+
+    def seen() -> int:
+        return plant.last("changing") + (plant.row("wrappers", "changing").get("dead_letters") or 0)
+
+    until(20, "the first row is stored", lambda: seen() == 1)
+    plant.psql("ALTER TABLE changing ALTER COLUMN x TYPE text USING x::text")
+    plant.psql("INSERT INTO changing VALUES (2, 'warm')")
+    until(20, "a text in place of a number is seen", lambda: seen() == 2)
+    expect(plant.last("changing") == 1, "a text in place of a number is a dead letter")
+    plant.psql("ALTER TABLE changing RENAME TO away")
+    until(20, "the wrapper names the table", lambda: "changing" in str(plant.row("wrappers", "changing").get("reason")))
+    plant.psql("ALTER TABLE away RENAME TO changing")
+    plant.psql("ALTER TABLE changing RENAME COLUMN x TO y")
+    plant.psql("INSERT INTO changing VALUES (3, '2.5')")
+    until(40, "a row without the column is seen", lambda: seen() == 3)
+    found = [one["values"]["x"] for one in plant.node.elements("changing")]
+    expect(found in ([1.5], [1.5, None]), f"after another name of its column each row is stored or a dead letter: {found}")
+
+
 def refusals(plant: Plant) -> None:
     """What cannot work is named."""
     plant.psql("CREATE TABLE narrow (sequence bigint, id int, writer bigint, n bigint, exact text, x double precision, ok bool, "
@@ -242,6 +268,7 @@ def check(chappe: str, work: pathlib.Path) -> None:
     try:
         both_ways(plant)
         odd_values(plant)
+        changed_schema(plant)
         refusals(plant)
         browse(plant)
     finally:

@@ -2,46 +2,29 @@
 
     python3 check/connectors/prometheus.py CHAPPE WORK
 
-The node is killed with SIGKILL, CONNECTORS_KILLS times (3). Then each sample that Prometheus answers for a span of time is in its
-stream once, with its value, and no other. After that Prometheus is killed as often: what it had not sent then it never sends,
-but nothing is stored twice, and nothing that it does not have.
+The node has TLS. It is killed with SIGKILL, CONNECTORS_KILLS times (3). Then each sample that Prometheus answers for a span of
+time is in its stream once, with its value, and no other. After that Prometheus is killed as often: what it had not sent then it
+never sends, but nothing is stored twice, and nothing that it does not have.
 """
 
 import calendar
-import http.client
 import json
 import math
-import os
 import pathlib
 import random
 import shutil
-import signal
-import subprocess
 import sys
 import time
 import urllib.parse
 import urllib.request
 
 sys.dont_write_bytecode = True
-FOLDER = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(FOLDER.parent), str(FOLDER.parent / "wrappers")]
-from network import CheckFailed, Process, enter, expect, run_in, until  # noqa: E402
+from shared import KILLS, TLS, Peer, node_with, run  # noqa: E402
+from network import CheckFailed, expect, until  # noqa: E402
 from write.node import Node  # noqa: E402
 
-INSIDE = "CHAPPE_PROMETHEUS_INSIDE"
-KILLS = int(os.environ.get("CONNECTORS_KILLS") or 3)
-REST, WEB = 8470, 9090
-CONFIGURATION = f"""
-name = "metrics"
-data_directory = "data"
-sensors_directory = "sensors"
-[http]
-listen = "127.0.0.1:{REST}"
-[log]
-level = "power"
-[discovery]
-enabled = false
-"""
+WEB = 9090
+WRAPPER = 'kind = "remote_write"\nlimits = { streams = 5000 }\n'
 SETTINGS = """
 global:
   scrape_interval: 1s
@@ -51,44 +34,46 @@ scrape_configs:
   - job_name: nobody
     static_configs: [{{ targets: ["127.0.0.1:9"] }}]
 remote_write:
-  - url: http://127.0.0.1:{rest}/api/v1/write
+  - url: {url}/api/v1/write
     authorization: {{ credentials_file: {work}/token }}
+    tls_config: {tls}
     queue_config: {{ batch_send_deadline: 1s, min_backoff: 100ms, max_backoff: 1s }}
 """
 
 
-class Server:
-    """Prometheus with its own folder."""
+class Server(Peer):
+    """Prometheus with its own folder, at an address; `inside` begins the command that runs it there."""
 
-    def __init__(self, work: pathlib.Path, token: str):
-        self.work, self.kills = work, 0
+    def __init__(self, work: pathlib.Path, node: Node, url: str, host: str = "127.0.0.1", inside: tuple[str, ...] = ()):
+        super().__init__("prometheus", work)
+        self.host, self.inside = host, inside
         work.mkdir()
-        (work / "token").write_text(token)
-        (work / "prometheus.yml").write_text(SETTINGS.format(web=WEB, rest=REST, work=work))
+        (work / "token").write_text(node.token)
+        tls = f"{{ ca_file: {node.authority} }}" if node.scheme == "https" else "{}"
+        (work / "prometheus.yml").write_text(SETTINGS.format(web=WEB, url=url, work=work, tls=tls))
         self.start()
 
-    def start(self) -> None:
-        self.process = Process(
-            ["prometheus", f"--config.file={self.work}/prometheus.yml", f"--storage.tsdb.path={self.work}/data",
-             f"--web.listen-address=127.0.0.1:{WEB}", "--web.enable-admin-api"], self.work / f"prometheus-{self.kills}.log")
+    def command(self) -> list[str]:
+        return [*self.inside, "prometheus", f"--config.file={self.work}/prometheus.yml", f"--storage.tsdb.path={self.work}/data",
+                f"--web.listen-address=0.0.0.0:{WEB}", "--web.enable-admin-api"]
+
+    def is_ready(self) -> None:
         until(20, "Prometheus answers", self.answers)
+
+    def ask(self, path: str) -> str:
+        with urllib.request.urlopen(f"http://{self.host}:{WEB}{path}", timeout=120) as answer:
+            return answer.read().decode()
 
     def answers(self) -> bool:
         try:
-            return urllib.request.urlopen(f"http://127.0.0.1:{WEB}/-/ready", timeout=5).status == 200
+            return self.ask("/-/ready") != ""
         except OSError:
             return False
-
-    def kill(self) -> None:
-        self.process.stop(signal.SIGKILL)
-        self.kills += 1
-        self.start()
 
     def samples(self, until_s: float) -> dict[tuple[str, str, int], float]:
         """All samples up to a time, by metric, series and time in milliseconds."""
         query = urllib.parse.urlencode({"query": '{__name__=~".+"}[1h]', "time": f"{until_s:.3f}"})
-        with urllib.request.urlopen(f"http://127.0.0.1:{WEB}/api/v1/query?{query}", timeout=120) as answer:
-            document = json.load(answer)
+        document = json.loads(self.ask(f"/api/v1/query?{query}"))
         found = {}
         for series in document["data"]["result"]:
             labels = dict(series["metric"])
@@ -153,31 +138,30 @@ def compare(what: str, node: Node, server: Server, until_s: float, is_exact: boo
 
 def sent(server: Server) -> bool:
     """Whether Prometheus has sent everything that it has."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{WEB}/metrics", timeout=10) as answer:
-        text = answer.read().decode()
+    highest, acknowledged = times(server)
+    # It has none of these before its first sample.
+    return acknowledged > 0 and highest - acknowledged <= 3
+
+
+def times(server: Server) -> tuple[float, float]:
+    """The newest second of which Prometheus has samples to send, and the newest of which they were acknowledged."""
     numbers = {}
-    for line in text.splitlines():
-        for name in ("prometheus_remote_storage_samples_pending", "prometheus_remote_storage_queue_highest_sent_timestamp_seconds",
+    for line in server.ask("/metrics").splitlines():
+        for name in ("prometheus_remote_storage_queue_highest_sent_timestamp_seconds",
                      "prometheus_remote_storage_highest_timestamp_in_seconds"):
             if line.startswith(name):
                 numbers[name] = float(line.rsplit(" ", 1)[1])
-    # It has none of these before its first sample.
-    if len(numbers) < 3:
-        return False
-    highest = numbers["prometheus_remote_storage_highest_timestamp_in_seconds"]
-    return highest - numbers["prometheus_remote_storage_queue_highest_sent_timestamp_seconds"] <= 3
+    return (numbers.get("prometheus_remote_storage_highest_timestamp_in_seconds", 0),
+            numbers.get("prometheus_remote_storage_queue_highest_sent_timestamp_seconds", 0))
 
 
 def check(chappe: str, work: pathlib.Path, chance: random.Random) -> None:
     if shutil.which("prometheus") is None:
         print("   skipped: prometheus is not installed", flush=True)
         return
-    folder = work / "node"
-    (folder / "wrappers").mkdir(parents=True)
-    (folder / "wrappers" / "prometheus.toml").write_text('kind = "remote_write"\nlimits = { streams = 5000 }\n')
-    node = Node(chappe, folder, configuration=CONFIGURATION)
+    node = node_with(chappe, work / "node", TLS, prometheus=WRAPPER)
     refusals(node)
-    server = Server(work / "prometheus", node.token)
+    server = Server(work / "prometheus", node, f"https://127.0.0.1:{node.port}")
     until(30, "samples arrive", lambda: node.ask("GET", "/api/v1/streams/prometheus.up")[0] == 200)
     for number in range(1, KILLS + 1):
         time.sleep(chance.uniform(1, 2))
@@ -220,14 +204,5 @@ def refusals(node: Node) -> None:
     expect(answers == [415, 415, 400, 204], f"other bodies are refused, an empty request is not: {answers}")
 
 
-def main() -> None:
-    chappe, work = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2]).absolute()
-    enter(INSIDE, sys.argv)
-    seed = int(os.environ.get("CONNECTORS_SEED") or random.randrange(1 << 32))
-    print(f"   seed: {seed}", flush=True)
-    failures = (http.client.HTTPException, subprocess.SubprocessError, KeyError)
-    run_in(work, lambda: check(chappe, work, random.Random(seed)), failures, f", CONNECTORS_SEED={seed}")
-
-
 if __name__ == "__main__":
-    main()
+    run(check)

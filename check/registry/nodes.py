@@ -24,7 +24,9 @@ NAMESPACE = "urn:uddi-org:api_v2"
 class Server:
     """PostgreSQL, as the user nobody."""
 
-    def __init__(self, work: pathlib.Path, settings: tuple[str, ...] = ("listen_addresses=",)):
+    def __init__(self, work: pathlib.Path, settings: tuple[str, ...] = ("listen_addresses=",), inside: tuple[str, ...] = ()):
+        """`inside` begins the command, to run it in a namespace."""
+        self.inside = inside
         self.programs = sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1]
         self.work, self.process, self.settings = work / "postgres", None, settings
         self.work.mkdir()
@@ -45,7 +47,7 @@ class Server:
             if self.process is None or self.process.poll() is not None:
                 # After a kill the processes of the one before still end.
                 self.process = subprocess.Popen(
-                    [*self.user("postgres"), "-D", f"{self.work}/data", "-k", str(self.work),
+                    [*self.inside, *self.user("postgres"), "-D", f"{self.work}/data", "-k", str(self.work),
                      *(word for setting in self.settings for word in ("-c", setting))],
                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             if self.answers():

@@ -4,6 +4,7 @@ import http.client
 import json
 import pathlib
 import signal
+import ssl
 
 from network import CheckFailed, Process
 
@@ -33,7 +34,8 @@ class Node:
         log = self.folder / f"node-{self.starts}.log"
         self.process = Process([self.chappe, "serve", str(self.folder / "node.toml"), "--json"], log)
         ready = self.process.wait_event("ready", 20)
-        self.host, port = ready["address"].removeprefix("http://").split(":")
+        self.scheme, address = ready["address"].split("://")
+        self.host, port = address.split(":")
         self.port, self.pid = int(port), ready["pid"]
 
     def kill(self) -> None:
@@ -43,6 +45,17 @@ class Node:
         if (code := self.process.stop()) != 0:
             raise CheckFailed(f"the node ended with {code}, see {self.process.log.name}")
 
+    @property
+    def authority(self) -> pathlib.Path:
+        """The certificate of a node with TLS, which it has signed itself."""
+        return self.folder / "data" / "http.pem"
+
+    def connection(self, timeout_s: float = 60) -> http.client.HTTPConnection:
+        if self.scheme == "http":
+            return http.client.HTTPConnection(self.host, self.port, timeout=timeout_s)
+        context = ssl.create_default_context(cafile=str(self.authority))
+        return http.client.HTTPSConnection(self.host, self.port, timeout=timeout_s, context=context)
+
     def ask(self, method: str, path: str, body=None, token: str | None = "", timeout_s: float = 60, **headers):
         """The status of a request and the document of its answer; `token=None` sends no credential."""
         if isinstance(body, (dict, list)):
@@ -50,7 +63,7 @@ class Node:
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
         if token is not None:
             headers["Authorization"] = f"Bearer {token or self.token}"
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout_s)
+        connection = self.connection(timeout_s)
         try:
             connection.request(method, path, body=body, headers=headers)
             answer = connection.getresponse()

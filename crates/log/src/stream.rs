@@ -251,4 +251,9 @@ impl Stream {
     pub fn metadata(&self) -> Vec<u8> {
         self.core.view().definition.metadata.clone()
     }
+
+    /// The number of the caller's bytes, of at most [`MAX_METADATA_BYTES`](crate::MAX_METADATA_BYTES).
+    pub fn metadata_bytes(&self) -> usize {
+        self.core.view().definition.metadata.len()
+    }
 }

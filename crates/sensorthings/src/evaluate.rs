@@ -8,6 +8,10 @@ use crate::expression::{Arithmetic, Comparison, Expression};
 use crate::functions::call;
 use crate::{Fault, Value};
 
+/// Pairs of a comparison of two paths through sets; reason: the clock is not looked at between them, and with the longest
+/// texts so many take less than a second.
+const PAIRS_MAX: usize = 10_000;
+
 /// The entity that an expression is evaluated for.
 pub trait Scope {
     /// The value of a property, by its path.
@@ -28,7 +32,7 @@ pub fn is_true(filter: &Expression, scope: &dyn Scope, now: Timestamp) -> Result
 /// The value of an expression.
 ///
 /// # Errors
-/// Those of the scope; a function of several sets.
+/// Those of the scope; an operation on several sets, or a comparison of large ones.
 pub fn evaluate(
     expression: &Expression,
     scope: &dyn Scope,
@@ -62,6 +66,7 @@ pub fn evaluate(
         Expression::Compare(comparison, one, other) => {
             let one = evaluate(one, scope, now)?;
             let other = evaluate(other, scope, now)?;
+            check_pairs(&one, &other)?;
             Value::Boolean(compare(*comparison, &one, &other))
         }
         Expression::Arithmetic(operation, one, other) => {
@@ -90,6 +95,21 @@ fn truth(value: &Value) -> Option<bool> {
             Some(truths.any(|truth| truth == Some(true)))
         }
         _ => None,
+    }
+}
+
+fn check_pairs(one: &Value, other: &Value) -> Result<(), Fault> {
+    match (one, other) {
+        (Value::Many(one), Value::Many(other))
+            if one.len().saturating_mul(other.len()) > PAIRS_MAX =>
+        {
+            let (one, other) = (one.len(), other.len());
+            Err(Fault::Invalid(format!(
+                "a comparison of two paths through sets is of at most {PAIRS_MAX} pairs, not of {one} entities \
+                 with {other}"
+            )))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -197,5 +217,31 @@ fn of_numbers(operation: Arithmetic, one: f64, other: f64) -> f64 {
         Arithmetic::Multiply => one * other,
         Arithmetic::Divide => one / other,
         Arithmetic::Modulo => one % other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EntityType, parse_filter};
+
+    /// Each path leads to so many entities.
+    struct Sets(usize);
+
+    impl Scope for Sets {
+        fn value(&self, _: &[String]) -> Result<Value, Fault> {
+            Ok(Value::Many(vec![Value::Text("x".to_owned()); self.0]))
+        }
+    }
+
+    #[test]
+    fn a_comparison_of_large_sets_is_refused() {
+        let text = "Datastreams/name eq Locations/name";
+        let filter = parse_filter(text, EntityType::Thing).unwrap();
+        let holds = |entities| is_true(&filter, &Sets(entities), Timestamp(0));
+        assert_eq!(holds(100), Ok(true));
+        assert!(holds(101).unwrap_err().to_string().contains("pairs"));
+        let filter = parse_filter("Datastreams/name eq 'y'", EntityType::Thing).unwrap();
+        assert_eq!(is_true(&filter, &Sets(100_000), Timestamp(0)), Ok(false));
     }
 }

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{StreamElement, Value};
+use crate::ucum::Conversion;
+use crate::{Samples, StreamElement, Value};
 
 /// The structure of a stream's elements.
 ///
@@ -91,23 +92,44 @@ pub enum SchemaError {
 }
 
 impl StreamSchema {
-    /// `values` of an element of schema `from`, converted to this one: fields by name, null for
-    /// fields that are missing or have another type.
+    /// `values` of an element of schema `from`, converted to this one: fields by name, numbers into the
+    /// unit of this schema. Null for fields that are missing or have another type, and for numbers
+    /// whose unit does not convert.
     #[must_use]
     pub fn project(&self, from: &StreamSchema, mut values: Vec<Value>) -> Vec<Value> {
         if self.fields == from.fields {
             return values;
         }
         let project = |field: &Field| {
-            let fits =
-                |other: &Field| other.name == field.name && other.field_type == field.field_type;
-            let index = from.fields.iter().position(fits)?;
-            values
-                .get_mut(index)
-                .map(|value| std::mem::replace(value, Value::Null))
+            let (index, conversion) = from.origin_of(field)?;
+            let value = std::mem::replace(values.get_mut(index)?, Value::Null);
+            match conversion {
+                Some(conversion) => converted(value, conversion),
+                None => Some(value),
+            }
         };
         let fields = self.fields.iter().map(project);
         fields.map(|value| value.unwrap_or(Value::Null)).collect()
+    }
+
+    /// Where an element of this schema has the value of a field of another one, and how its numbers
+    /// become those of that field; `None` if it has none: no field of this name and type, or a unit
+    /// that does not convert.
+    pub(crate) fn origin_of(&self, field: &Field) -> Option<(usize, Option<Conversion>)> {
+        let fits = |own: &Field| own.name == field.name && own.field_type == field.field_type;
+        let index = self.fields.iter().position(fits)?;
+        let is_number = matches!(
+            field.field_type,
+            FieldType::Double | FieldType::Integer | FieldType::Samples
+        );
+        match (&self.fields[index].unit, &field.unit) {
+            (Some(from), Some(to)) if from != to && is_number => {
+                let conversion = Conversion::new(from, to).ok()?;
+                Some((index, Some(conversion)))
+            }
+            // A unit that is stated later, or no more, is no other one.
+            _ => Some((index, None)),
+        }
     }
 
     /// Checks that the field names are distinct column names.
@@ -167,6 +189,34 @@ impl StreamSchema {
     }
 }
 
+/// A whole number in another unit, if that is a whole number, too.
+pub(crate) fn converted_integer(whole: i64, conversion: Conversion) -> Option<i64> {
+    /// Up to here every whole number is a double.
+    const EXACT: u64 = 1 << 53;
+    if whole.unsigned_abs() > EXACT {
+        return None;
+    }
+    let number = conversion.apply(whole as f64);
+    let is_exact = number.fract() == 0.0 && number.abs() <= EXACT as f64;
+    // In the range, and whole.
+    is_exact.then_some(number as i64)
+}
+
+fn converted(value: Value, conversion: Conversion) -> Option<Value> {
+    match value {
+        Value::Double(number) => Some(Value::Double(conversion.apply(number))),
+        Value::Integer(whole) => converted_integer(whole, conversion).map(Value::Integer),
+        Value::Samples(samples) => {
+            let values = samples.values.into_iter();
+            Some(Value::Samples(Samples {
+                values: values.map(|number| conversion.apply(number)).collect(),
+                ..samples
+            }))
+        }
+        other => Some(other),
+    }
+}
+
 impl FieldType {
     /// The name, as in configuration.
     #[must_use]
@@ -217,4 +267,96 @@ pub(crate) fn is_column_name(name: &str) -> bool {
         && name
             .bytes()
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Timestamp;
+
+    fn schema(field_type: FieldType, unit: Option<&str>) -> StreamSchema {
+        StreamSchema {
+            fields: vec![Field {
+                name: "v".to_owned(),
+                field_type,
+                unit: unit.map(str::to_owned),
+                observed_property: None,
+                description: None,
+            }],
+            key: None,
+        }
+    }
+
+    #[test]
+    fn older_values_are_converted_into_the_unit_of_the_schema() {
+        let double = Value::Double;
+        let (number, whole) = (FieldType::Double, FieldType::Integer);
+        for (field_type, from, to, value, wanted) in [
+            (number, Some("kPa"), Some("Pa"), double(1.5), double(1500.0)),
+            (number, Some("K"), Some("Cel"), double(0.0), double(-273.15)),
+            (number, Some("Cel"), Some("Cel"), double(-0.0), double(-0.0)),
+            (number, None, Some("Cel"), double(20.0), double(20.0)),
+            (number, Some("Cel"), None, double(20.0), double(20.0)),
+            // A wrong number is worse than none.
+            (number, Some("Cel"), Some("kPa"), double(20.0), Value::Null),
+            (number, Some("furlong"), Some("m"), double(1.0), Value::Null),
+            (number, Some("m"), Some("km"), Value::Null, Value::Null),
+            (
+                whole,
+                Some("km"),
+                Some("m"),
+                Value::Integer(3),
+                Value::Integer(3_000),
+            ),
+            (
+                whole,
+                Some("m"),
+                Some("km"),
+                Value::Integer(3_500),
+                Value::Null,
+            ),
+            (
+                whole,
+                Some("km"),
+                Some("m"),
+                Value::Integer(1 << 60),
+                Value::Null,
+            ),
+            (
+                whole,
+                Some("km"),
+                Some("m"),
+                Value::Integer(i64::MIN),
+                Value::Null,
+            ),
+        ] {
+            let (old, new) = (schema(field_type, from), schema(field_type, to));
+            let shown = format!("{value:?} {from:?} {to:?}");
+            assert_eq!(new.project(&old, vec![value]), [wanted], "{shown}");
+        }
+        let samples = |values| {
+            Value::Samples(Samples {
+                start: Timestamp(1),
+                period_ns: 2,
+                values,
+            })
+        };
+        let (old, new) = (
+            schema(FieldType::Samples, Some("V")),
+            schema(FieldType::Samples, Some("mV")),
+        );
+        assert_eq!(
+            new.project(&old, vec![samples(vec![1.0, -2.0])]),
+            [samples(vec![1000.0, -2000.0])]
+        );
+    }
+
+    #[test]
+    fn a_field_of_another_type_has_no_value() {
+        let (old, new) = (
+            schema(FieldType::Integer, None),
+            schema(FieldType::Double, None),
+        );
+        assert_eq!(new.project(&old, vec![Value::Integer(1)]), [Value::Null]);
+    }
 }

@@ -2,9 +2,9 @@
 //!
 //! The metadata of a log stream contains its schema in every version that it ever had. Each record
 //! names its version, so old elements remain readable after the schema has changed. Readers get them in
-//! the shape of the current schema: fields by name, and null for a field that did not exist or had
-//! another type. A schema that returns to an earlier version reuses it, and a change of descriptions
-//! alone makes no new version.
+//! the shape of the current schema: fields by name, numbers in its units, and null for a field that did
+//! not exist, had another type, or another unit that does not convert. A schema that returns to an
+//! earlier version reuses it, and a change of descriptions alone makes no new version.
 //!
 //! The log's time of a record is the element's source time, so a time range refers to the source's
 //! clock.

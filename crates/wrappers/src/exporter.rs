@@ -62,7 +62,8 @@ impl Written {
     }
 }
 
-/// What became of elements that were on their way.
+/// What became of elements that were on their way. The host makes dead letters of the refused ones before it calls
+/// [`Exporter::delivered`] again.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Delivered {
     /// The newest element of each stream that the peer has.

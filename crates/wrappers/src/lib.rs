@@ -60,6 +60,12 @@ pub mod coap {
     pub use crate::kinds::coap::{Client, Event, Pace, Sum, Target};
 }
 
+/// Answers of Modbus devices, read without a device.
+#[cfg(feature = "modbus")]
+pub mod modbus {
+    pub use crate::kinds::modbus::read_answer;
+}
+
 /// Messages of MQTT by which devices announce themselves, read without a connection.
 #[cfg(feature = "mqtt")]
 pub mod announced {

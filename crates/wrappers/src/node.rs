@@ -20,6 +20,8 @@ pub struct StreamNow {
     pub last: u64,
     /// The key of the device that fills it, or the name of the virtual sensor.
     pub source: String,
+    /// Bytes of its metadata in the log, which has all versions of its schema.
+    pub metadata_bytes: usize,
 }
 
 /// Looks up a stream by any of its names.

@@ -14,6 +14,9 @@ mod corpus;
 #[cfg(all(feature = "line-protocol", feature = "remote-write"))]
 #[path = "../../../fuzz/checks/ingest.rs"]
 mod ingest;
+#[cfg(feature = "modbus")]
+#[path = "../../../fuzz/checks/modbus.rs"]
+mod modbus;
 #[path = "../../../fuzz/checks/program_lines.rs"]
 mod program_lines;
 
@@ -47,6 +50,12 @@ fn announcements_hold() {
 #[test]
 fn messages_of_coap_hold() {
     replay("coap", 3, coap::check);
+}
+
+#[cfg(feature = "modbus")]
+#[test]
+fn answers_of_modbus_hold() {
+    replay("modbus", 4, modbus::check);
 }
 
 #[cfg(all(feature = "line-protocol", feature = "remote-write"))]

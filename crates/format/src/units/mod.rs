@@ -6,7 +6,7 @@ mod table;
 
 use chappe_stream::ucum::Unit;
 
-use table::{SPELLINGS, UNITS};
+use table::{METRIC_WORDS, SPELLINGS, UNITS};
 
 /// Who names units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub enum Vocabulary {
     Sparkplug,
     /// `symbol` or `name` of a `unitOfMeasurement` of OGC SensorThings: free text.
     SensorThings,
+    /// The unit of a metric of OpenMetrics: a word in the plural.
+    OpenMetrics,
     /// Common codes of UNECE Recommendation 20, which OPC UA uses.
     Unece,
 }
@@ -39,6 +41,11 @@ pub fn to_ucum(vocabulary: Vocabulary, text: &str) -> Option<String> {
             .iter()
             .find(|row| !text.is_empty() && row.unece == text);
         return row.map(|row| row.ucum.to_owned());
+    }
+    if vocabulary == Vocabulary::OpenMetrics
+        && let Some(code) = of_metric_word(&text.to_ascii_lowercase())
+    {
+        return Some(code.to_owned());
     }
     let plain = plain(text);
     if plain.is_empty() || AMBIGUOUS.contains(&plain.as_str()) {
@@ -74,6 +81,10 @@ pub fn from_ucum(vocabulary: Vocabulary, code: &str) -> Option<&'static str> {
     let row = UNITS.iter().find(|row| row.ucum == code)?;
     match vocabulary {
         Vocabulary::Unece => (!row.unece.is_empty()).then_some(row.unece),
+        Vocabulary::OpenMetrics => {
+            let word = METRIC_WORDS.iter().find(|(_, ucum)| *ucum == code);
+            word.map(|(word, _)| *word)
+        }
         Vocabulary::HomeAssistant | Vocabulary::Sparkplug | Vocabulary::SensorThings => {
             Some(row.symbol)
         }
@@ -88,6 +99,31 @@ pub fn name(code: &str) -> Option<&'static str> {
         .find(|row| row.ucum == code)
         .map(|row| row.name)
 }
+
+/// The UCUM code of the unit that the name of a metric ends with, before words that say how it is counted.
+///
+/// ```
+/// use chappe_format::units::of_metric_name;
+/// assert_eq!(of_metric_name("process_cpu_seconds_total"), Some("s"));
+/// assert_eq!(of_metric_name("http_requests_total"), None);
+/// ```
+#[must_use]
+pub fn of_metric_name(name: &str) -> Option<&'static str> {
+    let suffix = METRIC_SUFFIXES
+        .iter()
+        .find_map(|suffix| name.strip_suffix(suffix));
+    let name = suffix.unwrap_or(name);
+    let word = name.rsplit_once('_').map(|(_, word)| word)?;
+    of_metric_word(&word.to_ascii_lowercase())
+}
+
+fn of_metric_word(word: &str) -> Option<&'static str> {
+    let found = METRIC_WORDS.iter().find(|(known, _)| *known == word);
+    found.map(|(_, ucum)| *ucum)
+}
+
+/// Endings after the unit: they say how it is counted.
+const METRIC_SUFFIXES: [&str; 4] = ["_total", "_sum", "_max", "_min"];
 
 /// Letters that free text uses for something else than UCUM does.
 const AMBIGUOUS: [&str; 4] = ["C", "F", "G", "R"];
@@ -139,6 +175,24 @@ mod tests {
             let known = to_ucum(Vocabulary::Sparkplug, spelling);
             assert_eq!(known.as_deref(), Some(*ucum), "{spelling}");
         }
+    }
+
+    #[test]
+    fn metrics_name_units_by_words() {
+        for (word, ucum) in METRIC_WORDS {
+            Unit::parse(ucum).unwrap();
+            let known = to_ucum(Vocabulary::OpenMetrics, word);
+            assert_eq!(known.as_deref(), Some(*ucum), "{word}");
+            assert_eq!(of_metric_name(&format!("a_{word}_total")), Some(*ucum));
+        }
+        assert_eq!(of_metric_name("node_memory_MemFree_bytes"), Some("By"));
+        assert_eq!(of_metric_name("http_request_duration_seconds_count"), None);
+        assert_eq!(of_metric_name("seconds"), None);
+        // Words of others are units, too; a word that is none is not.
+        let metric = |text| to_ucum(Vocabulary::OpenMetrics, text);
+        assert_eq!(metric("kilometer").as_deref(), Some("km"));
+        assert_eq!(metric("°C").as_deref(), Some("Cel"));
+        assert_eq!(metric("requests"), None);
     }
 
     #[test]

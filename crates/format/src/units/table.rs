@@ -307,3 +307,31 @@ pub(super) const SPELLINGS: &[(&str, &str)] = &[
     ("kbps", "kbit/s"),
     ("Mbps", "Mbit/s"),
 ];
+
+/// The last words of names of metrics. Source: the base units of Prometheus's naming practices, and endings that agents use.
+pub(super) const METRIC_WORDS: &[(&str, &str)] = &[
+    ("seconds", "s"),
+    ("milliseconds", "ms"),
+    ("microseconds", "us"),
+    ("nanoseconds", "ns"),
+    ("minutes", "min"),
+    ("hours", "h"),
+    ("days", "d"),
+    ("bytes", "By"),
+    ("bits", "bit"),
+    ("celsius", "Cel"),
+    ("fahrenheit", "[degF]"),
+    ("kelvin", "K"),
+    ("percent", "%"),
+    ("ratio", "1"),
+    ("meters", "m"),
+    ("metres", "m"),
+    ("volts", "V"),
+    ("amperes", "A"),
+    ("watts", "W"),
+    ("joules", "J"),
+    ("grams", "g"),
+    ("hertz", "Hz"),
+    ("pascals", "Pa"),
+    ("lux", "lx"),
+];

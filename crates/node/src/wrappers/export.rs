@@ -21,6 +21,7 @@ use tokio::time::MissedTickBehavior;
 use super::attempts::{Attempts, End};
 use super::reading::{self, Missed, Positions, Reading};
 use super::store::put_letter;
+use super::under_way::UnderWay;
 use super::{PeerState, node_parts, notes};
 use crate::clock;
 use crate::shared::App;
@@ -112,6 +113,7 @@ async fn export(
         exporter,
         cursor,
         reading: Reading::of_exporter(app, &file.name, file.keys.inputs(), missed.clone()),
+        under_way: UnderWay::default(),
     };
     let ended = tokio::select! {
         Err(end) = exporting.run(has_written) => Err(end),
@@ -131,6 +133,8 @@ struct Exporting {
     exporter: Box<dyn PeerExporter>,
     cursor: Cursor,
     reading: Reading,
+    /// Of an exporter that keeps several batches on their way.
+    under_way: UnderWay,
 }
 
 impl Exporting {
@@ -222,21 +226,19 @@ impl Exporting {
             Some(Partial { reached, error }) => (reached, error),
             None => (last_positions(batch), None),
         };
-        if !self.exporter.is_pipelined() {
+        if self.exporter.is_pipelined() {
+            self.under_way.pass(batch);
+        } else {
             for (stream, at) in &reached {
                 self.cursor.advance(stream, *at);
             }
             self.cursor.store(&self.app).await?;
+            self.count(match is_whole {
+                true => batch.elements() as u64,
+                false => count_until(batch, &reached),
+            });
+            *has_written = true;
         }
-        let elements = match is_whole {
-            true => batch.elements() as u64,
-            false => count_until(batch, &reached),
-        };
-        let name = &self.file.name;
-        self.app
-            .exporters
-            .update(name, |row| row.peer.elements += elements);
-        *has_written |= !self.exporter.is_pipelined();
         match error {
             Some(error) => Err(error.into()),
             None => Ok((!is_whole).then_some(reached)),
@@ -246,10 +248,21 @@ impl Exporting {
     /// The peer has elements that were on their way, or refuses them.
     async fn on_delivered(&mut self, delivered: Delivered) -> Result<(), End> {
         self.put_aside(delivered.refused).await?;
+        let mut elements = 0;
         for (stream, at) in delivered.positions {
+            elements += self.under_way.arrived(&stream, at);
             self.cursor.advance(&stream, at);
         }
+        self.count(elements);
         Ok(())
+    }
+
+    /// Counts elements that the peer has.
+    fn count(&self, elements: u64) {
+        let name = &self.file.name;
+        self.app
+            .exporters
+            .update(name, |row| row.peer.elements += elements);
     }
 
     /// Keeps elements that the peer refused as dead letters.

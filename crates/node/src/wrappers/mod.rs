@@ -20,6 +20,7 @@ mod run;
 mod shared_letters;
 mod store;
 mod table;
+mod under_way;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -366,6 +367,7 @@ fn node_parts(app: &App) -> NodeParts {
                 level: log.log().level(),
                 last: log.log().last(),
                 source: entry.source(),
+                metadata_bytes: log.log().metadata_bytes(),
             })
         }),
         signing: app.signatures.clone().map(|signatures| Signing {

@@ -397,6 +397,54 @@ fn observations_are_created_as_data_arrays() {
 }
 
 #[test]
+fn a_group_that_is_more_than_the_log_takes_at_once_is_stored_and_each_observation_is_answered() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let mut config = config(directory.path());
+        config.http.max_body_bytes = 16 << 20;
+        let world = Operated::start(&config, None).await;
+        let thing = world
+            .make("Things", &json!({"name": "t", "description": ""}))
+            .await;
+        let path = format!("Things('{thing}')/Datastreams");
+        let one = world.make(&path, &datastream("one", MEASUREMENT)).await;
+        let other = world.make(&path, &datastream("other", ANY)).await;
+        // More than the log takes as one batch, and one result that is more than a record has.
+        let mut rows: Vec<Value> = (0..8)
+            .map(|at| json!([format!("{at}{}", "x".repeat(900_000))]))
+            .collect();
+        rows.insert(3, json!(["y".repeat(5_000_000)]));
+        let body = json!([
+            {"Datastream": {"@iot.id": one}, "components": ["result"], "dataArray": [[1], [2]]},
+            {"Datastream": {"@iot.id": other}, "components": ["result"], "dataArray": rows},
+        ]);
+        let create = format!("{ROOT}/CreateObservations");
+        let made = world.change("POST", &create, &body).await;
+        assert_eq!(made.status, 201, "{}", made.body);
+        let answers = made.json();
+        let answers: Vec<&str> = answers
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it.as_str().unwrap())
+            .collect();
+        let errors: Vec<usize> = (0..answers.len())
+            .filter(|at| answers[*at].starts_with("error: "))
+            .collect();
+        assert_eq!((answers.len(), errors), (11, vec![5]), "{}", answers[5]);
+        for (at, first) in [(2, '0'), (6, '3'), (10, '7')] {
+            let address = answers[at].split_once("/v1.1/").unwrap().1;
+            let result = world.entity(address).await["result"].clone();
+            assert!(result.as_str().unwrap().starts_with(first), "{at}");
+        }
+        // Nothing of this can be stored, so that the request as a whole is refused.
+        let body = json!([{"Datastream": {"@iot.id": other}, "components": ["result"], "dataArray": [["y".repeat(5_000_000)]]}]);
+        let made = world.change("POST", &create, &body).await;
+        assert_eq!(made.status, 413, "{}", made.body);
+    });
+}
+
+#[test]
 fn created_entities_are_changed_and_removed_with_what_depends_on_them() {
     let directory = tempfile::tempdir().unwrap();
     block(async {

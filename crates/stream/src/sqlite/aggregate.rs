@@ -5,7 +5,7 @@
 //! bytes; memory holds one span of the log and the sums of each bucket. The results are SQLite's, to the
 //! bit: the sums are those of the compiled path, and a property test compares them
 //! (`tests/it/aggregates.rs`). A statement that is anything else is left to SQLite, and so is a sum
-//! that overflows.
+//! that overflows, and a field that had another unit.
 
 use std::collections::HashMap;
 
@@ -238,6 +238,13 @@ impl AggregatePlan {
                 _ => return Err(Failure::NotHere),
             },
         };
+        let is_converted = |operand: &Operand| match operand.column {
+            Column::Field(field, _) => records.is_converted(field),
+            _ => false,
+        };
+        if self.operands.iter().any(is_converted) {
+            return Err(Failure::NotHere);
+        }
         let mut pass = Pass::new(self, records, bucket);
         let times = (bounds.times != (i64::MIN, i64::MAX)).then_some(bounds.times);
         let numbers = records.numbers(times).filter(|_| !bounds.is_empty);

@@ -10,6 +10,8 @@ use chappe_log::GapReason;
 
 use super::{Metadata, StoreError, StreamLog};
 use crate::codec::{RecordHead, read_varint};
+use crate::schema::converted_integer;
+use crate::ucum::Conversion;
 use crate::{CodecError, FieldType, Quality, StreamSchema};
 
 /// Records of one visit of the log when the index may skip some between two visits.
@@ -35,10 +37,12 @@ pub(crate) struct Records {
 }
 
 /// Where the fields of the current schema are in a record of one version.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Layout {
     /// The place among the record's values; `None` when that version has no such field.
     pub(crate) places: Vec<Option<usize>>,
+    /// How the numbers there become those of the field, if it had another unit.
+    conversions: Vec<Option<Conversion>>,
     /// The number of values.
     pub(crate) width: usize,
     /// The type of each value.
@@ -64,6 +68,8 @@ pub(crate) struct StoredSamples<'a> {
     pub(crate) period_ns: u64,
     /// Eight bytes a sample.
     values: &'a [u8],
+    /// Into the unit of the field.
+    conversion: Option<Conversion>,
 }
 
 /// A record, its head read.
@@ -260,10 +266,17 @@ impl Records {
             rest = skip(rest).ok_or_else(|| malformed("a value"))?;
         }
         let (value, _) = read(rest).ok_or_else(|| malformed("a value"))?;
-        match value.is_of(layout.types[place]) {
-            true => Ok(value),
-            false => Err(malformed("a value of another type")),
+        match (value.is_of(layout.types[place]), layout.conversions[field]) {
+            (true, None) => Ok(value),
+            (true, Some(conversion)) => Ok(value.converted(conversion)),
+            (false, _) => Err(malformed("a value of another type")),
         }
+    }
+
+    /// Whether older elements have a field in another unit.
+    pub(crate) fn is_converted(&self, field: usize) -> bool {
+        let mut versions = self.versions.iter();
+        versions.any(|layout| layout.conversions.get(field).is_some_and(Option::is_some))
     }
 }
 
@@ -289,14 +302,11 @@ fn unknown(version: usize) -> StoreError {
 
 impl Layout {
     fn new(current: &StreamSchema, version: &StreamSchema) -> Self {
-        let place = |field: &crate::Field| {
-            let fits = |other: &crate::Field| {
-                other.name == field.name && other.field_type == field.field_type
-            };
-            version.fields.iter().position(fits)
-        };
+        let fields = current.fields.iter();
+        let origins: Vec<_> = fields.map(|field| version.origin_of(field)).collect();
         Self {
-            places: current.fields.iter().map(place).collect(),
+            places: origins.iter().map(|it| it.map(|it| it.0)).collect(),
+            conversions: origins.iter().map(|it| it.and_then(|it| it.1)).collect(),
             width: version.fields.len(),
             types: version
                 .fields
@@ -359,7 +369,9 @@ impl<'a> StoredSamples<'a> {
 
     pub(crate) fn value(&self, index: usize) -> Option<f64> {
         let bytes = self.values.get(index * 8..index * 8 + 8)?;
-        bytes.try_into().ok().map(f64::from_le_bytes)
+        let stored = bytes.try_into().ok().map(f64::from_le_bytes)?;
+        let conversion = self.conversion;
+        Some(conversion.map_or(stored, |conversion| conversion.apply(stored)))
     }
 
     /// The time of a sample in nanoseconds.
@@ -373,12 +385,34 @@ impl<'a> StoredSamples<'a> {
         let mut bytes = Vec::with_capacity(16 + self.values.len());
         bytes.extend_from_slice(&self.start.to_le_bytes());
         bytes.extend_from_slice(&self.period_ns.to_le_bytes());
-        bytes.extend_from_slice(self.values);
+        match self.conversion {
+            None => bytes.extend_from_slice(self.values),
+            Some(_) => {
+                let values = (0..self.len()).filter_map(|index| self.value(index));
+                values.for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
+            }
+        }
         bytes
     }
 }
 
 impl Stored<'_> {
+    /// A number in another unit.
+    #[cold]
+    fn converted(self, conversion: Conversion) -> Self {
+        match self {
+            Self::Double(number) => Self::Double(conversion.apply(number)),
+            Self::Integer(whole) => {
+                converted_integer(whole, conversion).map_or(Self::Null, Self::Integer)
+            }
+            Self::Samples(samples) => Self::Samples(StoredSamples {
+                conversion: Some(conversion),
+                ..samples
+            }),
+            other => other,
+        }
+    }
+
     fn is_of(&self, field_type: FieldType) -> bool {
         match self {
             Self::Null => true,
@@ -457,6 +491,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<(Stored<'_>, &[u8])> {
                 start,
                 period_ns,
                 values,
+                conversion: None,
             };
             (Stored::Samples(samples), rest)
         }

@@ -243,6 +243,67 @@ fn a_schema_that_changed_reads_older_elements_by_name() {
 }
 
 #[test]
+fn a_field_whose_unit_changed_has_one_unit_for_every_reader() {
+    let store = store();
+    let schema = |unit: &str| StreamSchema {
+        fields: ["i", "d"].map(|name| (name, unit)).map(in_unit).to_vec(),
+        key: None,
+    };
+    let made = store.stream("s", Level::Process, &schema("km"), None);
+    let log = made.expect("made");
+    let values = |whole| vec![Value::Integer(whole), Value::Double(whole as f64)];
+    for (unit, number) in [("km", 3), ("m", 500)] {
+        log.set_schema(&schema(unit)).expect("changed");
+        let appended = log.append(&[element(number, None, values(number))]);
+        appended.expect("queued").wait().expect("stored");
+    }
+    for sql in [
+        "select sum(i), sum(d), max(d), min(i) from s",
+        "select sum(i), sum(d), max(d + 0), min(i + 0) from s",
+    ] {
+        let answer = ask(&log, sql).expect(sql);
+        let (least, most) = (Value::Integer(500), Value::Double(3_000.0));
+        let wanted = [Value::Integer(3_500), Value::Double(3_500.0), most, least];
+        assert_eq!(answer.rows, [wanted.to_vec()], "{sql}");
+    }
+    let answer = ask(&log, "select d from s where d > 600").expect("answered");
+    assert_eq!(answer.rows, [[Value::Double(3_000.0)]]);
+    let read: Vec<_> = log.read(1, 9).expect("reads").into_iter().collect();
+    assert_eq!(
+        read[0].values,
+        [Value::Integer(3_000), Value::Double(3_000.0)]
+    );
+    let range = log.range_buckets(None..None, 1, &|| false);
+    let range = range.expect("reads").expect("whole");
+    let sums: Vec<_> = range
+        .fields
+        .iter()
+        .map(|it| it.buckets[0].unwrap().max)
+        .collect();
+    assert_eq!(sums, [3_000.0, 3_000.0]);
+    // Not convertible: no number at all, rather than a wrong one.
+    log.set_schema(&schema("Cel")).expect("changed");
+    let answer = ask(&log, "select count(*), count(i), sum(d) from s").expect("answered");
+    assert_eq!(
+        answer.rows,
+        [[Value::Integer(2), Value::Integer(0), Value::Null]]
+    );
+}
+
+fn in_unit((name, unit): (&str, &str)) -> Field {
+    Field {
+        name: name.into(),
+        field_type: match name {
+            "i" => FieldType::Integer,
+            _ => FieldType::Double,
+        },
+        unit: Some(unit.into()),
+        observed_property: None,
+        description: None,
+    }
+}
+
+#[test]
 fn a_range_is_divided_into_buckets_of_equal_width() {
     let store = store();
     let log = stream(&store);

@@ -8,7 +8,10 @@ use axum::response::{IntoResponse, Response};
 use chappe_identity::Role;
 use chappe_sensorthings::body::{Group, Linked, NewObservation, data_arrays, new_observation};
 use chappe_sensorthings::{EntityType, Fault, ResourcePath, Source as _, quoted};
-use chappe_stream::{Epoch, Position, Quality, StreamElement, StreamSchema, Timestamp, Value};
+use chappe_stream::{
+    Epoch, Position, Quality, StoreError, StreamElement, StreamSchema, Timestamp, Value,
+};
+use chappe_wrappers::{BATCH_BYTES_MAX, element_weight};
 use serde_json::{Value as Json, json};
 
 use super::super::parts;
@@ -28,6 +31,9 @@ use crate::written;
 
 /// Memory that an observation takes besides its text, about.
 const OBSERVATION_BYTES: usize = 256;
+
+/// Bytes of elements that are appended at once; reason: the log refuses more than some megabytes.
+const PIECE_BYTES: usize = BATCH_BYTES_MAX / 2;
 
 /// An observation that is ready to be stored.
 struct Ready {
@@ -85,11 +91,10 @@ pub(super) async fn create_one(
         store::check_role(caller, Role::Write)?;
         plan.store(app, caller).await?;
     }
-    let ids = append(app, caller, vec![ready], bytes).await?;
-    let (kind, id) = (
-        EntityType::Observation,
-        ids.into_iter().next().unwrap_or_default(),
-    );
+    let stored = append(app, caller, vec![ready], bytes).await?;
+    let id = stored.into_iter().next();
+    let id = id.unwrap_or_else(|| Err(Problem::internal("the observation was not stored")))?;
+    let kind = EntityType::Observation;
     let address = format!("{root}/{}({})", kind.set_name(), quoted(&id));
     let mut response = (StatusCode::CREATED, [(header::LOCATION, address)]).into_response();
     // The log of elements is its own record.
@@ -109,7 +114,7 @@ fn stream_of(path: &ResourcePath, new: &NewObservation) -> Option<String> {
 }
 
 /// Creates observations of several datastreams; the answer has an address or an error for each (18-088, clause
-/// 12.2).
+/// 12.2), also when only some of them could be stored. If none could be, the answer is why.
 pub(super) async fn create_many(
     app: &App,
     caller: &Caller,
@@ -148,9 +153,17 @@ pub(super) async fn create_many(
             Err(reason) => answers.push(json!(format!("error: {reason}"))),
         }
     }
-    let ids = append(app, caller, elements, bytes).await?;
-    for (at, id) in places.into_iter().zip(ids) {
-        answers[at] = json!(format!("{root}/Observations({})", quoted(&id)));
+    let mut stored = append(app, caller, elements, bytes).await?;
+    if !stored.iter().any(Result::is_ok)
+        && let Some(Err(problem)) = stored.pop()
+    {
+        return Err(problem);
+    }
+    for (at, stored) in places.into_iter().zip(stored) {
+        answers[at] = json!(match stored {
+            Ok(id) => format!("{root}/Observations({})", quoted(&id)),
+            Err(problem) => format!("error: {}", problem.detail),
+        });
     }
     let mut response = document(&json!(answers));
     *response.status_mut() = StatusCode::CREATED;
@@ -324,18 +337,19 @@ fn put_further(
     Ok(())
 }
 
-/// Appends observations; returns their ids once they have the level of their streams.
+/// Appends observations; returns the id of each once it has the level of its stream, or why it is not stored.
 async fn append(
     app: &App,
     caller: &Caller,
     ready: Vec<Ready>,
     bytes: usize,
-) -> Result<Vec<String>, Problem> {
+) -> Result<Vec<Result<String, Problem>>, Problem> {
     let (app, caller) = (app.clone(), caller.clone());
     // What has begun runs to its end, even if the client disconnects.
     let storing = tokio::spawn(async move { append_all(&app, &caller, ready, bytes).await });
-    let failed = |_| Problem::internal("storing observations failed");
-    storing.await.map_err(failed)?
+    storing
+        .await
+        .map_err(|_| Problem::internal("storing observations failed"))
 }
 
 async fn append_all(
@@ -343,19 +357,18 @@ async fn append_all(
     caller: &Caller,
     ready: Vec<Ready>,
     bytes: usize,
-) -> Result<Vec<String>, Problem> {
+) -> Vec<Result<String, Problem>> {
     let mut by_stream: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (at, one) in ready.iter().enumerate() {
         let stream = one.datastream.entry.name.clone();
         by_stream.entry(stream).or_default().push(at);
     }
-    let mut ids = vec![String::new(); ready.len()];
+    let not_tried = |_: &Ready| Err(Problem::internal("it was not stored"));
+    let mut stored: Vec<Result<String, Problem>> = ready.iter().map(not_tried).collect();
     let retractions = app.storage.log.retractions();
     let payer = Shares::payer(caller);
     let mut queued = Vec::new();
     for places in by_stream.values() {
-        let elements: Vec<StreamElement> =
-            places.iter().map(|at| ready[*at].element.clone()).collect();
         let entry = &ready[places[0]].datastream.entry;
         let part = (bytes * places.len() / ready.len().max(1)) as u64;
         if app.shares.count(entry, &payer, part) {
@@ -363,24 +376,51 @@ async fn append_all(
             // The request does not wait: after a crash the stream counts for the account before.
             tokio::task::spawn_blocking(move || app.shares.save());
         }
-        let appended = entry.append_after(retractions, &elements).await;
-        let appended = appended.map_err(|error| store_problem(&error))?;
-        queued.push((places, appended));
+        for places in pieces(places, &ready) {
+            let elements: Vec<StreamElement> =
+                places.iter().map(|at| ready[*at].element.clone()).collect();
+            match entry.append_after(retractions, &elements).await {
+                Ok(appended) => queued.push((places, appended)),
+                Err(error) => {
+                    for at in places {
+                        stored[*at] = Err(store_problem(&error));
+                    }
+                }
+            }
+        }
     }
     for (places, mut appended) in queued {
-        let stored = (&mut appended).await;
-        stored.map_err(|error| store_problem(&chappe_stream::StoreError::Log(error)))?;
+        let outcome = (&mut appended).await.map_err(StoreError::Log);
         let last = appended.last();
         for (index, at) in places.iter().enumerate() {
             let after = (places.len() - 1 - index) as u64;
-            let position = Position {
-                epoch: Epoch(last.epoch),
-                sequence: last.sequence - after,
+            stored[*at] = match &outcome {
+                Err(error) => Err(store_problem(error)),
+                Ok(_) => Ok(ready[*at].datastream.observation_id(Position {
+                    epoch: Epoch(last.epoch),
+                    sequence: last.sequence - after,
+                })),
             };
-            ids[*at] = ready[*at].datastream.observation_id(position);
         }
     }
-    Ok(ids)
+    stored
+}
+
+/// The elements of a stream in pieces that the log takes at once.
+fn pieces<'p>(places: &'p [usize], ready: &'p [Ready]) -> impl Iterator<Item = &'p [usize]> {
+    let mut left = places;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = left.iter().take_while(|at| {
+            bytes += element_weight(&ready[**at].element);
+            bytes <= PIECE_BYTES
+        });
+        // One that is too large is refused alone.
+        let count = fits.count().max(1).min(left.len());
+        let piece;
+        (piece, left) = left.split_at(count);
+        (!piece.is_empty()).then_some(piece)
+    })
 }
 
 #[cfg(test)]

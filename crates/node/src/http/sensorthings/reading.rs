@@ -3,7 +3,7 @@
 //! Without an order, observations are in that of their datastreams and numbers, and a page starts at a
 //! number. By time, windows of time are read one after the other from the wanted end, each sorted, until the page
 //! is full; the log's index finds their elements. Any other order reads all that may match, and keeps
-//! the best.
+//! the best after the last of the page before.
 
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -324,7 +324,7 @@ impl Reading {
         let mut skip = wanted.skip;
         let (mut first, mut from) = (0, 0);
         if let Some(token) = wanted.token {
-            let (datastream, position) = number_token(token)?;
+            let (_, datastream, position) = observation_token(token, 'n')?;
             first = set
                 .streams
                 .partition_point(|it| it.id.as_str() < datastream);
@@ -469,27 +469,29 @@ impl Reading {
 
     /// A page in any other order: all observations are read.
     fn by_keys(&self, set: &Set<'_>, wanted: &Wanted<'_>) -> Result<Observations, Fault> {
-        if wanted.token.is_some() {
-            return Err(Fault::invalid("$skiptoken belongs to another order"));
-        }
-        let needed = needed(wanted.skip, wanted.top)?;
         let order = |one: &(Order, Found), other: &(Order, Found)| {
             let by_number = (one.1.stream, one.1.sequence).cmp(&(other.1.stream, other.1.sequence));
             one.0.cmp(&other.0).then(by_number)
         };
+        let token = wanted
+            .token
+            .map(|token| self.last_before(set, wanted, token));
+        let before = token.transpose()?;
+        let skip = if before.is_some() { 0 } else { wanted.skip };
+        let needed = needed(skip, wanted.top)?;
         let (mut best, mut count, mut bytes) = (Vec::new(), 0, 0);
         for stream in 0..set.streams.len() {
             let times = self.bounds(set, stream);
             let mut take = |mut found: Found| {
-                let scope = EntityScope {
-                    source: self,
-                    entity: &found.entity,
-                };
-                let key = Order::of(wanted.order, &scope)?;
-                found.bytes += key.bytes();
-                bytes += found.bytes;
-                best.push((key, found));
                 count += 1;
+                let key = self.key(wanted, &found.entity)?;
+                found.bytes += key.bytes();
+                let found = (key, found);
+                if before.as_ref().is_some_and(|it| order(&found, it).is_le()) {
+                    return Ok(true);
+                }
+                bytes += found.1.bytes;
+                best.push(found);
                 if is_too_long(best.len(), needed, bytes) {
                     keep_first(&mut best, needed, order);
                     bytes = best.iter().map(|(_, found)| found.bytes).sum();
@@ -503,13 +505,52 @@ impl Reading {
         }
         best.sort_unstable_by(order);
         best.truncate(needed);
-        let has_more = best.len() > wanted.skip + wanted.top;
-        let page = best.into_iter().skip(wanted.skip).take(wanted.top);
+        let last = best.get((skip + wanted.top).wrapping_sub(1));
+        let last = last.filter(|_| best.len() > skip + wanted.top);
+        let next = last.map(|(_, last)| Resume::Token(format!("k{}", last.entity.id)));
+        let page = best.into_iter().skip(skip).take(wanted.top);
         Ok(Observations {
             entities: page.map(|(_, found)| found.entity).collect(),
             count: wanted.count.then_some(count),
-            next: has_more.then_some(Resume::Skip),
+            next,
         })
+    }
+
+    fn key(&self, wanted: &Wanted<'_>, entity: &Entity) -> Result<Order, Fault> {
+        let scope = EntityScope {
+            source: self,
+            entity,
+        };
+        Order::of(wanted.order, &scope)
+    }
+
+    /// The observation after which a page starts, with its place in the order.
+    fn last_before(
+        &self,
+        set: &Set<'_>,
+        wanted: &Wanted<'_>,
+        token: &str,
+    ) -> Result<(Order, Found), Fault> {
+        let (id, datastream, position) = observation_token(token, 'k')?;
+        let gone = || {
+            let id: String = id.chars().take(80).collect();
+            Fault::Invalid(format!(
+                "the observation {id:?}, after which the page starts, is not kept any more: start again with the \
+                 first page"
+            ))
+        };
+        let entity = self.observation(id)?.ok_or_else(gone)?;
+        let found = Found {
+            // The order does not ask for it.
+            time: 0,
+            stream: set
+                .streams
+                .partition_point(|it| it.id.as_str() < datastream),
+            sequence: position.sequence,
+            bytes: entity.bytes(),
+            entity,
+        };
+        Ok((self.key(wanted, &found.entity)?, found))
     }
 }
 
@@ -702,26 +743,25 @@ fn failed(error: &StoreError) -> Fault {
     Fault::Failed(format!("observations cannot be read: {error}"))
 }
 
-/// The id of the datastream and the position after which a page in the order of numbers starts.
-fn number_token(token: &str) -> Result<(&str, Position), Fault> {
+/// The observation after which a page starts: its id, that of its datastream, and its position. The letter tells the
+/// order of the page.
+fn observation_token(token: &str, letter: char) -> Result<(&str, &str, Position), Fault> {
     let wrong = || Fault::invalid("$skiptoken belongs to another order, or is not of this service");
-    let id = token.strip_prefix('n').ok_or_else(wrong)?;
+    let id = token.strip_prefix(letter).ok_or_else(wrong)?;
     let (.., position) = parse_observation_id(id).ok_or_else(wrong)?;
     let (datastream, _) = split_observation(id).ok_or_else(wrong)?;
-    if position.sequence == u64::MAX {
-        return Err(wrong());
+    match position.sequence {
+        u64::MAX => Err(wrong()),
+        _ => Ok((id, datastream, position)),
     }
-    Ok((datastream, position))
 }
 
 fn time_token(token: &str) -> Result<TimeToken<'_>, Fault> {
     let wrong = || Fault::invalid("$skiptoken belongs to another order, or is not of this service");
-    let (time, id) = token
-        .strip_prefix('t')
-        .and_then(|token| token.split_once('!'))
-        .ok_or_else(wrong)?;
-    let (datastream, _) = split_observation(id).ok_or_else(wrong)?;
+    let (time, id) = token.split_once('!').ok_or_else(wrong)?;
+    let time = time.strip_prefix('t').ok_or_else(wrong)?;
     let (.., position) = parse_observation_id(id).ok_or_else(wrong)?;
+    let (datastream, _) = split_observation(id).ok_or_else(wrong)?;
     Ok(TimeToken {
         time: time.parse().map_err(|_| wrong())?,
         datastream,
@@ -736,208 +776,4 @@ fn split_observation(id: &str) -> Option<(&str, &str)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use chappe_sensorthings::{Limits, Options, Request, ResourcePath, answer};
-    use chappe_stream::{Epoch, Field, FieldType, Quality};
-
-    use super::*;
-    use crate::accounts::Caller;
-    use crate::node::tests::on_node;
-    use crate::shared::App;
-
-    /// Time from one element to the next.
-    const STEP: i64 = 1_000_000;
-
-    /// Fills a stream with so many elements, every hundredth of them later than its neighbours.
-    async fn fill(app: &App, name: &str, elements: i64) {
-        let field = Field {
-            name: "v".to_owned(),
-            field_type: FieldType::Integer,
-            unit: None,
-            observed_property: None,
-            description: None,
-        };
-        let schema = StreamSchema {
-            fields: vec![field],
-            key: None,
-        };
-        let created = app.catalogue.create(name, &schema, "urn:a", None);
-        let entry = created.await.unwrap();
-        let numbers: Vec<i64> = (0..elements).collect();
-        for numbers in numbers.chunks(10_000) {
-            let elements = numbers.iter().map(|number| StreamElement {
-                position: Position {
-                    epoch: Epoch(0),
-                    sequence: 0,
-                },
-                source_time: Timestamp((number + if number % 100 == 0 { 50 } else { 0 }) * STEP),
-                receive_time: Timestamp(1),
-                key: None,
-                values: vec![chappe_stream::Value::Integer(*number)],
-                quality: Quality::Good,
-                origin: None,
-            });
-            let elements: Vec<StreamElement> = elements.collect();
-            entry.append(&elements).await.unwrap().await.unwrap();
-        }
-    }
-
-    /// Answers a request for observations of a stream; returns how many elements were read.
-    fn read(app: &App, stream: &str, query: &str) -> u64 {
-        let reading = Reading {
-            snapshot: Snapshot::new(app, &Caller::operator(), Some(stream)),
-            deadline: Instant::now() + Duration::from_secs(300),
-            elements_read: Cell::new(0),
-            is_abandoned: Arc::default(),
-        };
-        let path = format!("Datastreams('{stream}:v')/Observations");
-        let request = Request {
-            path: &ResourcePath::parse(&path).unwrap(),
-            options: &Options::parse(query, EntityType::Observation).unwrap(),
-            root: "",
-            now: Timestamp(0),
-            limits: Limits {
-                page: 100,
-                page_max: 1_000,
-                bytes_max: 1 << 20,
-            },
-        };
-        answer(&reading, &request).unwrap();
-        reading.elements_read.get()
-    }
-
-    #[test]
-    fn a_page_reads_as_many_elements_of_a_long_stream_as_of_a_short_one() {
-        on_node(
-            |config| config.log.keep_age_s = 0,
-            async |app| {
-                fill(app, "short", 5_000).await;
-                fill(app, "long", 200_000).await;
-                for query in [
-                    "",
-                    "$top=1&$orderby=phenomenonTime%20desc",
-                    "$orderby=phenomenonTime",
-                    "$skip=2000",
-                    "$top=10&$filter=phenomenonTime%20ge%201970-01-01T00:00:02Z",
-                    "$filter=phenomenonTime%20ge%201970-01-01T00:00:02Z&$orderby=phenomenonTime",
-                    "$filter=phenomenonTime%20le%201970-01-01T00:00:02Z&$orderby=resultTime%20desc",
-                    "$count=true&$top=0",
-                ] {
-                    let (short, long) = (read(app, "short", query), read(app, "long", query));
-                    // A piece of a scan is the least that is read.
-                    let most = short.max(PIECE as u64) * 3 / 2;
-                    assert!(
-                        long <= most,
-                        "{query}: {long} elements, of the short one {short}"
-                    );
-                }
-            },
-        );
-    }
-
-    fn reading(app: &App) -> Reading {
-        Reading {
-            snapshot: Snapshot::new(app, &Caller::operator(), None),
-            deadline: Instant::now() + Duration::from_secs(300),
-            elements_read: Cell::new(0),
-            is_abandoned: Arc::default(),
-        }
-    }
-
-    #[test]
-    fn a_filter_with_paths_stops_at_the_time_limit_and_when_nobody_waits() {
-        on_node(
-            |_| (),
-            async |app| {
-                fill(app, "s", 10).await;
-                let path = ResourcePath::parse("Things").unwrap();
-                let query = "$filter=Datastreams/name%20eq%20'x'";
-                let options = Options::parse(query, EntityType::Thing).unwrap();
-                let request = Request {
-                    path: &path,
-                    options: &options,
-                    root: "",
-                    now: Timestamp(0),
-                    limits: LIMITS,
-                };
-                assert!(answer(&reading(app), &request).is_ok());
-                let late = Reading {
-                    deadline: Instant::now(),
-                    ..reading(app)
-                };
-                let fault = answer(&late, &request).unwrap_err();
-                assert!(matches!(fault, Fault::Stopped(_)), "{fault}");
-                let abandoned = reading(app);
-                abandoned.is_abandoned.store(true, Memory::Relaxed);
-                let fault = answer(&abandoned, &request).unwrap_err();
-                assert!(matches!(fault, Fault::Stopped(_)), "{fault}");
-            },
-        );
-    }
-
-    #[test]
-    fn observations_are_held_up_to_a_limit_of_bytes() {
-        /// More of them than are held, and fewer than a cut by their count would need.
-        const ELEMENTS: i64 = 1_020;
-        on_node(
-            |config| config.log.keep_age_s = 0,
-            async |app| {
-                let field = Field {
-                    name: "v".to_owned(),
-                    field_type: FieldType::Text,
-                    unit: None,
-                    observed_property: None,
-                    description: None,
-                };
-                let schema = StreamSchema {
-                    fields: vec![field],
-                    key: None,
-                };
-                let created = app.catalogue.create("s", &schema, "urn:a", None);
-                let entry = created.await.unwrap();
-                for number in 0..ELEMENTS {
-                    let element = StreamElement {
-                        position: Position {
-                            epoch: Epoch(0),
-                            sequence: 0,
-                        },
-                        source_time: Timestamp(number * STEP),
-                        receive_time: Timestamp(1),
-                        key: None,
-                        values: vec![chappe_stream::Value::Text("x".repeat(100_000))],
-                        quality: Quality::Good,
-                        origin: None,
-                    };
-                    let appended = entry.append(&[element]).await.unwrap();
-                    if number % 100 == 99 || number == ELEMENTS - 1 {
-                        appended.await.unwrap();
-                    }
-                }
-                let reading = reading(app);
-                for (query, is_answered) in [
-                    ("$top=10", true),
-                    ("$top=1000", false),
-                    ("$top=1&$orderby=result", true),
-                    ("$top=1000&$orderby=result", false),
-                    ("$top=1&$orderby=phenomenonTime", true),
-                    ("$top=1000&$orderby=phenomenonTime", false),
-                ] {
-                    let options = Options::parse(query, EntityType::Observation).unwrap();
-                    let wanted = Wanted {
-                        filter: None,
-                        order: &options.order,
-                        skip: 0,
-                        top: options.top.unwrap(),
-                        count: false,
-                        token: None,
-                        now: Timestamp(0),
-                    };
-                    let page = reading.observations(&ObservationsOf::All, &wanted);
-                    assert_eq!(page.is_ok(), is_answered, "{query}");
-                }
-            },
-        );
-    }
-}
+mod tests;

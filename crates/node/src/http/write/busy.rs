@@ -3,7 +3,7 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chappe_log::Error;
-use chappe_stream::StoreError;
+use chappe_stream::{CodecError, StoreError};
 
 use super::super::problem::Problem;
 
@@ -33,6 +33,9 @@ pub(in crate::http) fn store_problem(error: &StoreError) -> Problem {
             Problem::unavailable(text).hint("GET /ready shows whether the log accepts data")
         }
         StoreError::Log(Error::Removed { .. }) => Problem::not_found(text),
+        StoreError::Log(Error::TooLarge { .. }) | StoreError::Codec(CodecError::TooLarge(_)) => {
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, text)
+        }
         _ => Problem::internal(text),
     }
 }

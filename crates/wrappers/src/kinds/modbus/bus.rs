@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use serial2_tokio::SerialPort;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_modbus::client::{Client as _, Context as Client, rtu, tcp};
@@ -27,6 +27,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Most bytes that are discarded before a request. 4 KiB, 16 of the longest frames: a device that sends more answers
 /// something else.
 const DISCARDED_MAX: usize = 4 << 10;
+/// Bytes of the shortest request for registers: that of a serial line.
+const REQUEST_BYTES: usize = 8;
 /// Bits of a character on a serial line (MODBUS over Serial Line 1.02, section 2.5.1).
 const CHARACTER_BITS: u64 = 11;
 /// Silence between two frames above 19,200 bit/s (section 2.5.1.1).
@@ -65,6 +67,43 @@ impl fmt::Display for Failure {
             Self::Silent(time) => write!(f, "no answer within {} ms", time.as_millis()),
         }
     }
+}
+
+/// Reads holding registers from a device that sends these bytes to whatever it is asked, and then ends the connection.
+///
+/// # Errors
+/// The bytes are not an answer with so many registers.
+pub async fn read_answer(is_rtu: bool, count: u16, answer: &[u8]) -> Result<Vec<u16>, String> {
+    let (near, mut device) = tokio::io::duplex(DISCARDED_MAX);
+    let client = match is_rtu {
+        true => rtu::attach(Fresh(near)),
+        false => tcp::attach(Fresh(near)),
+    };
+    let mut bus = Bus::new(Line::Tcp(String::new()), PAUSE);
+    bus.client = Some(client);
+    // No other connection is made.
+    bus.refused = Some((Instant::now() + 60 * PAUSE, "it has ended".to_owned()));
+    let span = Span {
+        table: Table::Holding,
+        address: 0,
+        count,
+    };
+    let reading = async {
+        let read = bus.read(1, span).await;
+        // A device that still sends is not waited for.
+        drop(bus);
+        read
+    };
+    let answering = async {
+        let mut request = [0; REQUEST_BYTES];
+        // An error is one of the reader, too.
+        if device.read_exact(&mut request).await.is_ok() {
+            let _ = device.write_all(answer).await;
+        }
+        drop(device);
+    };
+    let (read, ()) = tokio::join!(reading, answering);
+    read.map_err(|failure| failure.to_string())
 }
 
 /// The name of an exception code (Modbus Application Protocol 1.1b3, section 7).

@@ -15,4 +15,5 @@ mod tests;
 mod value;
 mod wrapper;
 
+pub use bus::read_answer;
 pub(crate) use wrapper::WRAPPER;

@@ -212,16 +212,17 @@ impl Writer {
                 }
             }
             let late = |_| WrapperError::peer("PostgreSQL does not answer");
-            let delivered = timeout(time, self.store(&batch)).await.map_err(late)??;
-            if reports.send(Ok(delivered)).is_err() {
+            let stored = timeout(time, self.store(&batch, &reports)).await;
+            if !reports.send(stored.map_err(late)??) {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Stores a batch in one transaction.
-    async fn store(&mut self, batch: &Batch) -> Result<Delivered, WrapperError> {
+    /// Stores a batch in one transaction. Rows that are refused are dead letters before it is committed, because a
+    /// later start continues after them.
+    async fn store(&mut self, batch: &Batch, reports: &Reports) -> Result<Delivered, WrapperError> {
         for part in &batch.parts {
             self.learn(part).await?;
         }
@@ -236,17 +237,21 @@ impl Writer {
             let from = self.positions.get(stream);
             move_cursor(&transaction, (&self.node, &self.name, stream), from, *to).await?;
         }
-        let mut delivered = Delivered::default();
+        let mut refused = Vec::new();
         for part in &batch.parts {
             let Some((_, plan)) = self.plans.get(&*part.stream) else {
                 return Err(WrapperError::peer("a stream has no table"));
             };
-            copy(&transaction, plan, part, &mut delivered.refused).await?;
+            copy(&transaction, plan, part, &mut refused).await?;
         }
+        reports.put_aside(refused).await?;
         transaction.commit().await.map_err(failed)?;
-        delivered.positions = last.clone().into_iter().collect();
+        let positions = last.clone().into_iter().collect();
         self.positions.extend(last);
-        Ok(delivered)
+        Ok(Delivered {
+            positions,
+            ..Delivered::default()
+        })
     }
 
     /// Finds out how the elements of a part are written, unless that is known.

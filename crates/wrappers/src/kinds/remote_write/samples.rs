@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use chappe_format::units::{Vocabulary, of_metric_name, to_ucum};
 use chappe_stream::{Quality, StreamElement, Timestamp, Value as StreamValue};
 
 use super::wire::{Broken, Fields, Value};
@@ -10,7 +11,7 @@ use crate::Form;
 use crate::clock::now;
 use crate::kinds::series::{
     Column, ELEMENTS_BYTES, FieldKind, KNOWN_BYTES_MAX, Malformed, POINTS_MAX, Protocol, Refused,
-    SERIES_BYTES_MAX, Series, Tables, source_time, unit_of_name, unit_of_word,
+    SERIES_BYTES_MAX, Series, Tables, source_time,
 };
 
 /// Bytes of a request without its compression; reason: senders send some thousand samples at once, and a few bytes
@@ -18,6 +19,8 @@ use crate::kinds::series::{
 const REQUEST_BYTES_MAX: usize = 16 << 20;
 /// Series that are remembered; reason: their texts are held. Those of more are looked up again.
 const SERIES_MAX: usize = 65_536;
+/// Characters of a unit without a UCUM code; reason: people read it.
+const UNIT_CHARS_MAX: usize = 40;
 /// Labels of a series; reason: a stream has a column for each.
 const LABELS_MAX: usize = 128;
 /// Symbols of a request; reason: the place of each is held, and an empty one has two bytes.
@@ -288,14 +291,11 @@ impl Samples {
         }
         let metadata = metadata(entry, request).unwrap_or_default();
         let others = labels.iter().filter(|(name, _)| *name != "__name__");
-        // Counts and buckets have no unit, whatever is measured.
-        let is_count = name.ends_with("_count") || name.ends_with("_bucket");
-        let unit = unit_of_word(metadata.unit).filter(|_| !is_count);
-        let unit = unit.or_else(|| unit_of_name(name));
+        let unit = unit(name, metadata.unit);
         let (series, column) = tables.attempt(|tables| {
             let series = tables.series(name, others.copied(), Some(metadata.help))?;
             let (field, float) = (Column::Field, FieldKind::Float);
-            let column = tables.column(series.table, field, "value", float, unit)?;
+            let column = tables.column(series.table, field, "value", float, unit.as_deref())?;
             Ok((series, column))
         })?;
         let bytes = key.len() + series.held_bytes();
@@ -450,6 +450,18 @@ impl Request {
         let bytes = self.bytes.get(*from as usize..*to as usize).ok_or(Broken)?;
         std::str::from_utf8(bytes).map_err(|_| Broken)
     }
+}
+
+/// The unit of a metric, by what its sender tells, or its name; a text without a UCUM code is kept as it is.
+fn unit(name: &str, told: &str) -> Option<String> {
+    // Counts and buckets have no unit, whatever is measured.
+    if name.ends_with("_count") || name.ends_with("_bucket") {
+        return None;
+    }
+    let code = to_ucum(Vocabulary::OpenMetrics, told);
+    let code = code.or_else(|| of_metric_name(name).map(str::to_owned));
+    let text = || told.chars().take(UNIT_CHARS_MAX).collect();
+    code.or_else(|| (!told.is_empty()).then(text))
 }
 
 /// What an entry of version 2 tells of its metric.

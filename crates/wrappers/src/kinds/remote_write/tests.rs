@@ -106,6 +106,17 @@ fn series(labels: &[(&str, &str)], samples: &[(f64, i64)]) -> TimeSeries {
 
 /// Sends a body to a wrapper; returns the elements of all batches, and the answer.
 async fn send(body: Vec<u8>, is_version_2: bool) -> (Batch, Result<Receipt, ShareExceeded>) {
+    let mut all = Batch::default();
+    let answer = send_to(body, is_version_2, |batch| all.append(batch)).await;
+    (all, answer)
+}
+
+/// Sends a body to a wrapper, whose batches go to `take`; returns the answer.
+async fn send_to(
+    body: Vec<u8>,
+    is_version_2: bool,
+    mut take: impl FnMut(Batch),
+) -> Result<Receipt, ShareExceeded> {
     let file = wrapper_file("kind = \"remote_write\"\nprefix = \"prometheus\"\n");
     let (sending, inbox) = mpsc::channel(1);
     let opening = WrapperOpening {
@@ -125,14 +136,13 @@ async fn send(body: Vec<u8>, is_version_2: bool) -> (Batch, Result<Receipt, Shar
         reply,
     };
     sending.send(message).await.unwrap();
-    let mut all = Batch::default();
     loop {
         let batch = wrapper.next().await.unwrap();
         let mark = batch.mark.clone();
-        all.append(batch);
+        take(batch);
         wrapper.stored(&mark).await.unwrap();
         if let Ok(answer) = answer.try_recv() {
-            return (all, answer);
+            return answer;
         }
     }
 }
@@ -223,6 +233,55 @@ async fn version_2_has_symbols_and_metadata() {
     assert_eq!(definition.description.as_deref(), Some("Heat of it."));
     assert_eq!(definition.schema.fields[1].unit.as_deref(), Some("Cel"));
     assert!(batch.undecodable.iter().all(|one| one.is_cut));
+}
+
+#[tokio::test]
+async fn units_are_ucum_codes_or_the_text_of_the_sender() {
+    let symbols = [
+        "",
+        "__name__",
+        "heat",
+        "wait_seconds",
+        "loads",
+        "loads_count",
+        "°C",
+        "furlong",
+        "kilometer",
+    ];
+    let of = |name_ref, unit_ref| TimeSeries2 {
+        labels_refs: vec![1, name_ref],
+        samples: vec![Sample {
+            value: 1.0,
+            timestamp: 1,
+        }],
+        histograms: Vec::new(),
+        metadata: Some(Metadata2 {
+            kind: 2,
+            help_ref: 0,
+            unit_ref,
+        }),
+    };
+    let request = Request2 {
+        symbols: symbols.map(str::to_owned).to_vec(),
+        timeseries: vec![of(2, 6), of(3, 7), of(4, 7), of(5, 8)],
+    };
+    let (batch, _) = send(compressed(&request), true).await;
+    let units: Vec<_> = batch
+        .parts
+        .iter()
+        .map(|part| (&*part.stream, part.definition.schema.fields[0].unit.clone()))
+        .collect();
+    let unit = |text: &str| Some(text.to_owned());
+    let wanted = [
+        ("heat", unit("Cel")),
+        ("wait_seconds", unit("s")),
+        ("loads", unit("furlong")),
+        ("loads_count", None),
+    ];
+    for ((stream, unit), (name, wanted)) in units.iter().zip(wanted) {
+        assert!(stream.ends_with(name), "{stream} {name}");
+        assert_eq!(*unit, wanted, "{name}");
+    }
 }
 
 #[tokio::test]
@@ -408,4 +467,24 @@ proptest! {
         let raw = runtime.block_on(send(bytes, is_version_2));
         prop_assert!(raw.1.is_ok());
     }
+}
+
+#[tokio::test]
+async fn a_small_request_that_has_very_many_bytes_of_elements_is_cut() {
+    const SAMPLES: i64 = 40_000;
+    let long = "x".repeat(8_000);
+    let samples: Vec<(f64, i64)> = (0..SAMPLES).map(|time| (1.0, time)).collect();
+    let request = WriteRequest {
+        timeseries: vec![series(&[("__name__", "up"), ("a", &long)], &samples)],
+        metadata: Vec::new(),
+    };
+    let body = compressed(&request);
+    assert!(body.len() < 1 << 20, "{}", body.len());
+    let mut elements = 0;
+    let count = |batch: Batch| elements += batch.elements() as u64;
+    let answer = send_to(body, false, count).await.unwrap();
+    assert!(answer.is_too_large, "{answer:?}");
+    assert_eq!(answer.elements, elements);
+    assert!((1_000..30_000).contains(&elements), "{elements}");
+    assert!(answer.reason.unwrap().contains("the rest is not stored"));
 }

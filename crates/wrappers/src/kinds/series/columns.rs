@@ -1,7 +1,8 @@
-//! Names of columns, and units by the endings of names.
+//! Names and units of columns.
 
 use std::collections::BTreeMap;
 
+use chappe_format::units::of_metric_name;
 use chappe_stream::{Field, FieldType, RESERVED_COLUMNS};
 
 /// Longest name of a column; reason: that of a field of a stream.
@@ -48,14 +49,35 @@ pub(super) const fn type_word(field_type: FieldType) -> &'static str {
     }
 }
 
-/// The description by which a column is found again after a restart: what it is, and its original name.
-pub(super) fn description(noun: &str, name: &str) -> String {
-    format!("{noun} {name}")
+/// Before the measurement in a description.
+const OF: &str = " of \"";
+
+/// The description by which a column is found again after a restart: what it is, and its original name. That of the
+/// first column of a stream also tells the measurement, unless the name of the stream does.
+pub(super) fn description(noun: &str, name: &str, measurement: Option<&str>) -> String {
+    match measurement {
+        Some(measurement) => format!("{noun} {name} of {measurement:?}"),
+        None => format!("{noun} {name}"),
+    }
 }
 
 /// The original name in a description.
 pub(super) fn original<'d>(noun: &str, description: &'d str) -> Option<&'d str> {
     description.strip_prefix(noun)?.strip_prefix(' ')
+}
+
+/// The name and the quoted measurement in the original name of a first column. In quotes, a quote has a backslash before
+/// it, so that no measurement looks like two.
+pub(super) fn split_measurement(original: &str) -> (&str, Option<&str>) {
+    match original.rfind(OF).filter(|_| original.ends_with('"')) {
+        Some(at) => (&original[..at], Some(&original[at + OF.len() - 1..])),
+        None => (original, None),
+    }
+}
+
+/// Whether a first column of this name must tell its measurement to be understood.
+pub(super) fn needs_measurement(name: &str) -> bool {
+    name.contains(OF)
 }
 
 /// A column for an original name that no other column has.
@@ -104,55 +126,6 @@ pub(super) const fn is_too_long(name: &str) -> bool {
     name.len() > ORIGINAL_BYTES_MAX
 }
 
-/// Units by the last words of a name. Source: the base units of Prometheus's naming practices, and endings that
-/// agents use.
-const ENDINGS: &[(&str, &str)] = &[
-    ("seconds", "s"),
-    ("milliseconds", "ms"),
-    ("microseconds", "us"),
-    ("nanoseconds", "ns"),
-    ("minutes", "min"),
-    ("hours", "h"),
-    ("days", "d"),
-    ("bytes", "By"),
-    ("bits", "bit"),
-    ("celsius", "Cel"),
-    ("fahrenheit", "[degF]"),
-    ("kelvin", "K"),
-    ("percent", "%"),
-    ("ratio", "1"),
-    ("meters", "m"),
-    ("metres", "m"),
-    ("volts", "V"),
-    ("amperes", "A"),
-    ("watts", "W"),
-    ("joules", "J"),
-    ("grams", "g"),
-    ("hertz", "Hz"),
-    ("pascals", "Pa"),
-    ("lux", "lx"),
-];
-
-/// Endings after the unit: they say how it is counted.
-const SUFFIXES: [&str; 4] = ["_total", "_sum", "_max", "_min"];
-
-/// The UCUM code of a unit as a word: `seconds`, `bytes`.
-pub(crate) fn unit_of_word(word: &str) -> Option<&'static str> {
-    let mut endings = ENDINGS.iter();
-    let word = word.to_ascii_lowercase();
-    endings
-        .find(|(name, _)| *name == word)
-        .map(|(_, unit)| *unit)
-}
-
-/// The unit that the ending of a name tells.
-pub(crate) fn unit_of_name(name: &str) -> Option<&'static str> {
-    let suffix = SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix));
-    let name = suffix.unwrap_or(name);
-    let word = name.rsplit_once('_').map(|(_, word)| word)?;
-    unit_of_word(word)
-}
-
 /// The unit of a field: that of the file, or the one that names tell.
 pub(super) fn unit(
     units: &BTreeMap<String, String>,
@@ -163,15 +136,30 @@ pub(super) fn unit(
     let of_file = units.get(&format!("{measurement}.{name}"));
     let of_file = of_file.or_else(|| units.get(measurement));
     let own = of_file.map(String::as_str).or(told);
-    let own = own.or_else(|| unit_of_name(name));
+    let own = own.or_else(|| of_metric_name(name));
     own.map(str::to_owned)
 }
 
 #[cfg(test)]
 mod tests {
-    use chappe_stream::ucum::Unit;
-
     use super::*;
+
+    #[test]
+    fn a_first_column_tells_its_measurement() {
+        for (name, measurement) in [
+            ("v", "CPU"),
+            ("v of \"x\"", "a \" of \"b"),
+            (" of \"", "\\"),
+            ("", "é\n"),
+        ] {
+            let text = description("field", name, Some(measurement));
+            let original = original("field", &text).unwrap();
+            let quoted = format!("{measurement:?}");
+            assert_eq!(split_measurement(original), (name, Some(&*quoted)));
+        }
+        assert_eq!(split_measurement("v"), ("v", None));
+        assert!(needs_measurement("v of \"x\"") && !needs_measurement("v"));
+    }
 
     #[test]
     fn columns_are_names_of_fields() {
@@ -183,16 +171,5 @@ mod tests {
         assert_eq!(free(""), "_");
         assert_eq!(column_name("a", |name| name == "a" || name == "a_2"), "a_3");
         assert!(free(&"x".repeat(500)).len() <= NAME_BYTES_MAX);
-    }
-
-    #[test]
-    fn endings_name_units() {
-        for (_, unit) in ENDINGS {
-            Unit::parse(unit).unwrap();
-        }
-        assert_eq!(unit_of_name("process_cpu_seconds_total"), Some("s"));
-        assert_eq!(unit_of_name("node_memory_MemFree_bytes"), Some("By"));
-        assert_eq!(unit_of_name("http_request_duration_seconds_count"), None);
-        assert_eq!(unit_of_name("seconds"), None);
     }
 }

@@ -19,6 +19,9 @@ pub(crate) const PIECE_BYTES: usize = 256 << 10;
 /// Bytes of the elements of a piece; reason: a sample of a few bytes becomes an element with all labels and columns
 /// of its series. 2,048 elements of twenty labels fit.
 pub(crate) const ELEMENTS_BYTES: usize = 4 << 20;
+/// Bytes of the elements of a message; reason: a small message may have millions of samples of a series with long labels,
+/// and those after it wait. Senders send some thousand samples at once, which have a few megabytes.
+const MESSAGE_ELEMENTS_BYTES: usize = 256 << 20;
 /// Bytes of the name, and the names and values of the tags or labels, of a series; reason: each element has a copy of
 /// them, and another one in its key. A label is seldom longer than 200 bytes.
 pub(crate) const SERIES_BYTES_MAX: usize = 16 << 10;
@@ -148,6 +151,8 @@ pub(crate) struct Intake<P: Protocol> {
 struct Reading<M> {
     message: M,
     sender: crate::Sender,
+    /// Bytes of its elements so far.
+    elements_bytes: usize,
 }
 
 /// A sender that waits.
@@ -197,7 +202,11 @@ impl<P: Protocol> Intake<P> {
         let shown = body[..body.len().min(SHOWN_BYTES)].to_vec();
         match self.protocol.begin(body, form) {
             Ok(message) => {
-                self.reading = Some(Reading { message, sender });
+                self.reading = Some(Reading {
+                    message,
+                    sender,
+                    elements_bytes: 0,
+                });
                 None
             }
             Err(malformed) => {
@@ -236,13 +245,23 @@ impl<P: Protocol> Intake<P> {
     fn read(&mut self, mut reading: Reading<P::Message>) -> Batch {
         let mut refused = Refused::default();
         let (protocol, tables) = (&mut self.protocol, &mut self.tables);
-        let is_whole = protocol.read(&mut reading.message, tables, &mut refused);
+        let mut is_whole = protocol.read(&mut reading.message, tables, &mut refused);
+        reading.elements_bytes += tables.held_bytes();
+        let is_too_large = !is_whole && reading.elements_bytes > MESSAGE_ELEMENTS_BYTES;
+        if is_too_large {
+            is_whole = true;
+            let most = MESSAGE_ELEMENTS_BYTES;
+            let reason =
+                format!("the rest is not stored: its elements have more than {most} bytes");
+            refused.add(1, reason, "");
+        }
         let mut batch = self.batch(reading.sender.clone());
         self.tables.take(&mut batch);
         if let Some(answer) = self.answers.back_mut() {
             let receipt = &mut answer.receipt;
             receipt.elements += batch.elements() as u64;
             receipt.undecodable += refused.count;
+            receipt.is_too_large |= is_too_large;
             if receipt.reason.is_none() {
                 receipt.reason.clone_from(&refused.reason);
             }

@@ -11,8 +11,6 @@ mod options;
 mod tables;
 
 pub(crate) use columns::{Column, FieldKind};
-#[cfg(feature = "remote-write")]
-pub(crate) use columns::{unit_of_name, unit_of_word};
 pub(crate) use intake::{
     ELEMENTS_BYTES, Intake, KNOWN_BYTES_MAX, Malformed, PIECE_BYTES, POINTS_MAX, Protocol, Refused,
     SERIES_BYTES_MAX, source_time,

@@ -62,7 +62,7 @@ struct Table {
     fields: HashMap<Box<str>, usize>,
     /// Bytes of the schema.
     schema_bytes: usize,
-    /// Bytes of the versions of the schema that batches had so far. Of earlier runs, one for each column is assumed.
+    /// Bytes of the versions of the schema so far; of earlier runs, of all metadata of the stream.
     versions_bytes: usize,
     /// Columns of the newest of these versions.
     version_columns: usize,
@@ -203,7 +203,9 @@ impl Tables {
             }
             return Ok(*index);
         }
-        if self.tables.len() >= self.streams_max {
+        let known = (self.node.stream)(&name);
+        // After a start, new names must not take the places of streams that are there.
+        if known.is_none() && self.tables.len() >= self.streams_max {
             let most = self.streams_max;
             return Err(format!(
                 "the wrapper already has {most} streams (limits.streams)"
@@ -215,7 +217,11 @@ impl Tables {
             ));
         }
         check_name(&name).map_err(|error| error.to_string())?;
-        let known = (self.node.stream)(&name);
+        if columns::is_too_long(measurement) {
+            let bytes = measurement.len();
+            return Err(format!("a name has {bytes} bytes, which is too long"));
+        }
+        let metadata_bytes = known.as_ref().map_or(0, |known| known.metadata_bytes);
         let schema = known.map(|known| known.schema).unwrap_or_default();
         let mut table = Table {
             name: name.as_str().into(),
@@ -223,20 +229,37 @@ impl Tables {
             labels: HashMap::new(),
             fields: HashMap::new(),
             schema_bytes: OVERHEAD_BYTES,
-            versions_bytes: 0,
+            versions_bytes: metadata_bytes,
             version_columns: schema.fields.len(),
             definition: Arc::default(),
             elements: Vec::new(),
         };
         for (index, field) in schema.fields.iter().enumerate() {
             table.schema_bytes += field_bytes(field);
-            table.versions_bytes += table.schema_bytes;
             let text = field.description.as_deref().unwrap_or_default();
-            if let Some(name) = columns::original(self.options.label, text) {
-                table.labels.insert(name.into(), index);
-            } else if let Some(name) = columns::original("field", text) {
-                table.fields.insert(name.into(), index);
+            let (known, original) = match columns::original(self.options.label, text) {
+                Some(original) => (&mut table.labels, original),
+                None => match columns::original("field", text) {
+                    Some(original) => (&mut table.fields, original),
+                    None => continue,
+                },
+            };
+            let mut own = original;
+            if index == 0 {
+                let of;
+                (own, of) = columns::split_measurement(original);
+                let is_same = match of {
+                    Some(of) => *of == format!("{measurement:?}"),
+                    None => part(measurement) == measurement,
+                };
+                if !is_same {
+                    let of = of.unwrap_or("another measurement");
+                    return Err(format!(
+                        "{measurement:?} and {of} would be the same stream {name:?}"
+                    ));
+                }
             }
+            known.insert(own.into(), index);
         }
         table.definition = Arc::new(StreamDefinition {
             schema: StreamSchema {
@@ -314,8 +337,12 @@ impl Tables {
                 ("field", unit.flatten())
             }
         };
-        let description = columns::description(noun, name);
         let index = fields.len();
+        // What the name of the stream does not tell: a later start finds it again.
+        let is_told = part(&table.measurement) == table.measurement;
+        let is_told = index > 0 || (is_told && !columns::needs_measurement(name));
+        let of = (!is_told).then_some(table.measurement.as_str());
+        let description = columns::description(noun, name, of);
         let field = columns::field(own, kind.field_type(), unit, description);
         let schema_bytes = table.schema_bytes + field_bytes(&field);
         if table.versions_bytes + schema_bytes > VERSIONS_BYTES_MAX {
@@ -426,203 +453,4 @@ fn part(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use chappe_stream::{FieldType, Timestamp};
-
-    use super::*;
-    use crate::StreamNow;
-
-    fn tables(streams_max: usize) -> Tables {
-        let options = Options {
-            prefix: "plant".to_owned(),
-            label: "tag",
-            ..Options::default()
-        };
-        Tables::new(options, None, streams_max)
-    }
-
-    fn element(values: Vec<Value>) -> StreamElement {
-        StreamElement {
-            values,
-            source_time: Timestamp(1),
-            ..crate::tests::element(0.0)
-        }
-    }
-
-    #[test]
-    fn a_stream_has_columns_for_all_tags_and_fields_that_occurred() {
-        let mut tables = tables(2);
-        let first = [("line", "3"), ("Machine", "press")];
-        let series = tables.series("cpu", first.into_iter(), None).unwrap();
-        let mut values = tables.values(&series);
-        let float = FieldKind::Float;
-        let column = tables
-            .column(series.table, Column::Field, "line", float, None)
-            .unwrap();
-        values.resize(column + 1, Value::Null);
-        values[column] = Value::Double(1.0);
-        tables.push(&series, element(values));
-        let conflict = tables.column(0, Column::Field, "line", FieldKind::Integer, None);
-        assert!(
-            conflict
-                .unwrap_err()
-                .contains("is type integer, already exists as type float")
-        );
-        let other = tables
-            .series("cpu", [("host", "a")].into_iter(), None)
-            .unwrap();
-        let values = tables.values(&other);
-        tables.push(&other, element(values));
-        let mut batch = Batch::default();
-        tables.take(&mut batch);
-        let part = &batch.parts[0];
-        let names: Vec<&str> = part
-            .definition
-            .schema
-            .fields
-            .iter()
-            .map(|it| it.name.as_str())
-            .collect();
-        assert_eq!(
-            (&*part.stream, names),
-            ("plant.cpu", vec!["machine", "line", "line_2", "host"])
-        );
-        let keys: Vec<_> = part.elements.iter().map(|it| it.key.as_deref()).collect();
-        assert_eq!(keys, [Some("Machine=press,line=3"), Some("host=a")]);
-        assert!(
-            part.elements
-                .iter()
-                .all(|element| element.values.len() == 4)
-        );
-        // A restart finds the same columns.
-        let schema = part.definition.schema.clone();
-        let mut again = super::tests::tables(2);
-        again.attach(&NodeParts {
-            stream: Arc::new(move |name| {
-                (name == "plant.cpu").then(|| StreamNow {
-                    name: name.to_owned(),
-                    schema: schema.clone(),
-                    level: Level::Power,
-                    last: 1,
-                    source: "urn:chappe:wrapper:influx".to_owned(),
-                })
-            }),
-            ..NodeParts::default()
-        });
-        let series = again.series("cpu", first.into_iter(), None).unwrap();
-        assert_eq!(
-            again.column(series.table, Column::Field, "line", float, None),
-            Ok(column)
-        );
-        assert_eq!(again.values(&series)[1], Value::Text("3".to_owned()));
-    }
-
-    #[test]
-    fn streams_and_columns_have_bounds() {
-        let mut tables = tables(1);
-        let none = std::iter::empty;
-        let series = tables.series("a", none(), None).unwrap();
-        assert!(
-            tables
-                .series("b", none(), None)
-                .unwrap_err()
-                .contains("limits.streams")
-        );
-        assert!(
-            tables
-                .series("A", none(), None)
-                .unwrap_err()
-                .contains("same stream")
-        );
-        for number in 0..COLUMNS_MAX {
-            let name = format!("f{number}");
-            let added = tables.column(series.table, Column::Field, &name, FieldKind::Float, None);
-            assert_eq!(added, Ok(number));
-        }
-        let one_more = tables.column(series.table, Column::Field, "g", FieldKind::Float, None);
-        assert!(one_more.unwrap_err().contains("256 columns"));
-        let twice = [("a", "1"), ("a", "2")];
-        assert!(
-            tables
-                .series("a", twice.into_iter(), None)
-                .unwrap_err()
-                .contains("twice")
-        );
-    }
-
-    #[test]
-    fn versions_of_a_schema_have_a_bound() {
-        let mut tables = tables(1);
-        let series = tables.series("a", std::iter::empty(), None).unwrap();
-        let mut add = |number: usize| {
-            let name = format!("{number}{}", "x".repeat(200));
-            let float = FieldKind::Float;
-            let column = tables
-                .attempt(|tables| tables.column(series.table, Column::Field, &name, float, None))?;
-            tables.push(&series, element(vec![Value::Null; column + 1]));
-            let mut batch = Batch::default();
-            tables.take(&mut batch);
-            Ok(batch.parts.remove(0).definition)
-        };
-        // As the store counts: the texts of all columns in all versions.
-        let mut bytes = 0;
-        let refusal: String = (0..COLUMNS_MAX)
-            .find_map(|number| match add(number) {
-                Err(refusal) => Some(refusal),
-                Ok(definition) => {
-                    let fields = definition.schema.fields.iter();
-                    let texts = fields.map(|it| {
-                        it.name.len() + it.description.as_ref().map_or(0, String::len) + 8
-                    });
-                    bytes += texts.sum::<usize>();
-                    None
-                }
-            })
-            .unwrap();
-        assert!(refusal.contains("version of its schema"), "{refusal}");
-        assert!((150_000..256 << 10).contains(&bytes), "{bytes}");
-        // The columns before it are still taken.
-        assert!(add(0).is_ok());
-    }
-
-    #[test]
-    fn a_long_description_is_cut() {
-        let mut tables = tables(1);
-        let help = "x".repeat(100_000);
-        tables.series("a", std::iter::empty(), Some(&help)).unwrap();
-        let description = tables.tables[0].definition.description.as_ref();
-        assert_eq!(description.map(String::len), Some(HELP_CHARS_MAX));
-    }
-
-    #[test]
-    fn long_names_stay_apart() {
-        assert_eq!(part("http_requests:rate5m"), "http_requests-rate5m");
-        assert_eq!(part("__x"), "x");
-        assert_eq!(part("é"), "unnamed");
-        let long = "a".repeat(200);
-        let (one, other) = (part(&format!("{long}1")), part(&format!("{long}2")));
-        assert!(one != other && one.len() <= PART_BYTES_MAX && check_name(&one).is_ok());
-    }
-
-    #[test]
-    fn units_are_those_of_the_file_or_of_names() {
-        let mut tables = tables(1);
-        let units = [("m.pressure".to_owned(), "kPa".to_owned())];
-        tables.options.units = units.into();
-        let series = tables.series("m", std::iter::empty(), None).unwrap();
-        for (name, told) in [
-            ("pressure", None),
-            ("wait_seconds", None),
-            ("x", Some("Cel")),
-        ] {
-            let column = (Column::Field, FieldKind::Float);
-            tables
-                .column(series.table, column.0, name, column.1, told)
-                .unwrap();
-        }
-        let fields = &tables.tables[0].definition.schema.fields;
-        let units: Vec<_> = fields.iter().map(|field| field.unit.as_deref()).collect();
-        assert_eq!(units, [Some("kPa"), Some("s"), Some("Cel")]);
-        assert_eq!(fields[0].field_type, FieldType::Double);
-    }
-}
+mod tests;

@@ -236,7 +236,7 @@ async fn run(
             positions,
             ..Delivered::default()
         };
-        if reports.send(Ok(delivered)).is_err() {
+        if !reports.send(delivered) {
             return Ok(());
         }
     }
