@@ -24,6 +24,8 @@ pub mod v1_1;
 pub mod wsdl;
 
 pub use addressing::{Addressing, AddressingVersion, EndpointReference};
+/// `#[derive(Fault)]`, see [`message::Faults`].
+pub use chappe_message_derive::Fault;
 pub use envelope::{Envelope, NAMESPACE};
 pub use error::Error;
 pub use fault::{Fault, FaultCode};

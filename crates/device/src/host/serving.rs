@@ -23,7 +23,6 @@ use chappe_xml::Limits;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use super::builder::Operation;
 use super::{Shared, TreeState};
 use crate::driver::{InputOf, OutputHandler, drive};
 use crate::http::{response, response_with};
@@ -271,11 +270,9 @@ pub(super) fn run(
     device: Device,
     inputs: mpsc::Receiver<Option<InputOf<Device>>>,
     shared: &Arc<Shared>,
-    operations: Arc<HashMap<String, Operation>>,
 ) -> impl Future<Output = ()> + Send + 'static {
     let mut outputs = DeviceOutputs {
         shared: Arc::clone(shared),
-        operations,
         tasks: JoinSet::new(),
         state: HostState::default(),
     };
@@ -292,7 +289,6 @@ pub(super) fn run(
 
 struct DeviceOutputs {
     shared: Arc<Shared>,
-    operations: Arc<HashMap<String, Operation>>,
     tasks: JoinSet<()>,
     state: HostState,
 }
@@ -357,7 +353,7 @@ impl DeviceOutputs {
         self.state.invoked += 1;
         let token = invocation.token;
         let shared = Arc::clone(&self.shared);
-        let Some(operation) = self.operations.get(&*invocation.action) else {
+        let Some(operation) = self.shared.operation(&invocation.action) else {
             let version = AddressingVersion::default();
             let fault = exchange::action_not_supported(version, &invocation.action);
             let result = Err(fault);
