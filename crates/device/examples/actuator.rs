@@ -3,9 +3,10 @@
 //!
 //! Run: `actuator [ADDRESS]`, on the loopback with an address such as 127.0.1.10.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
-use chappe_device::{Device, Fault, HostOptions, Key, Message, Selection, Service};
+use chappe_device::{Device, Fault, Key, Message, Service};
 use tokio::sync::watch;
 
 /// The time of one step.
@@ -51,10 +52,10 @@ enum Refused {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut options = HostOptions::default();
-    if let Some(address) = std::env::args().nth(1) {
-        options.selection = Selection::Addresses(vec![address.parse()?]);
-    }
+    let addresses: Vec<IpAddr> = std::env::args()
+        .skip(1)
+        .map(|it| it.parse())
+        .collect::<Result<_, _>>()?;
     let (target, mut targets) = watch::channel(0);
 
     let mut service = Service::new("https://chappe.example/valve", "Valve");
@@ -76,10 +77,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .model("Chappe", "valve")
         .name("main valve")
         .service(service)
-        .options(options)
+        .addresses(addresses)
         .start()
         .await?;
-    println!("{} is ready", device.host().endpoint());
+    println!(
+        "{} is ready at {:?}",
+        device.host().endpoint(),
+        device.host().addresses()
+    );
     let mut percent = 0;
     loop {
         let motion = match targets.borrow_and_update().cmp(&percent) {

@@ -4,9 +4,10 @@
 //! Run: `twenty_services [ADDRESS]`, on the loopback with an address such as 127.0.1.11.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use chappe_device::{Device, Event, HostOptions, Key, Message, Selection, Service};
+use chappe_device::{Device, Event, Key, Message, Service};
 
 /// The namespace of all channels, which are of one type and differ by name.
 const NAMESPACE: &str = "https://chappe.example/rack";
@@ -55,15 +56,15 @@ fn channel(number: u32) -> (Service, Event<Sample>) {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut options = HostOptions::default();
-    if let Some(address) = std::env::args().nth(1) {
-        options.selection = Selection::Addresses(vec![address.parse()?]);
-    }
+    let addresses: Vec<IpAddr> = std::env::args()
+        .skip(1)
+        .map(|it| it.parse())
+        .collect::<Result<_, _>>()?;
     let key = Key::load(std::env::temp_dir().join("rack.key"))?;
     let mut device = Device::new(key)
         .model("Chappe", "rack")
         .name("rack")
-        .options(options);
+        .addresses(addresses);
     let mut samples = Vec::new();
     for number in 1..=CHANNELS {
         let (service, sample) = channel(number);
@@ -71,7 +72,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         samples.push(sample);
     }
     let device = device.start().await?;
-    println!("{} is ready", device.host().endpoint());
+    println!(
+        "{} is ready at {:?}",
+        device.host().endpoint(),
+        device.host().addresses()
+    );
     for round in 1_usize.. {
         for sample in &samples {
             let at = SystemTime::now();

@@ -37,3 +37,8 @@ pub use host::{DeviceHost, HostOptions};
 pub use key::Key;
 pub use selection::Selection;
 pub use service::{Event, PortType, Service};
+
+/// The examples of the guide are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/device-library.md")]
+struct Guide;

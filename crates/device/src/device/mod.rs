@@ -3,6 +3,8 @@
 mod bench;
 mod running;
 
+use std::net::IpAddr;
+
 use chappe_dpws::hosting::HostedService;
 use chappe_dpws::metadata::{ThisDevice, ThisModel};
 use chappe_dpws::profile::MAX_FIELD_SIZE;
@@ -12,7 +14,7 @@ use chappe_xml::Name;
 
 use crate::host::{Builder, Operations};
 use crate::service::{Outlet, Service};
-use crate::{DeviceHost, Error, HostOptions, Key};
+use crate::{DeviceHost, Error, HostOptions, Key, Selection};
 
 pub use bench::Bench;
 pub use running::RunningDevice;
@@ -105,7 +107,8 @@ impl Device {
         self
     }
 
-    /// Adds types by which it is searched for, besides that of a DPWS device.
+    /// Adds types by which it is searched for, besides that of a DPWS device. Without any, the port type
+    /// of its first service is its type.
     pub fn types(mut self, types: impl IntoIterator<Item = Name>) -> Self {
         self.description.types.extend(types);
         self
@@ -128,6 +131,15 @@ impl Device {
     /// the key.
     pub fn options(mut self, options: HostOptions) -> Self {
         self.options = options;
+        self
+    }
+
+    /// Serves it at these addresses alone; with none of them, on all networks of the host.
+    pub fn addresses(mut self, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
+        let addresses: Vec<IpAddr> = addresses.into_iter().collect();
+        if !addresses.is_empty() {
+            self.options.selection = Selection::Addresses(addresses);
+        }
         self
     }
 
@@ -185,11 +197,19 @@ impl Description {
         let builder = DeviceHost::builder(key.endpoint())
             .model(self.model.clone())
             .device(self.device.clone())
-            .types(self.types.iter().cloned())
+            .types(self.all_types(checked))
             .scopes(self.scopes.iter().cloned())
             .options(options);
         let hosted = checked.hosted.iter().cloned();
         hosted.fold(builder, Builder::service)
+    }
+
+    /// Its types, without that of a DPWS device.
+    fn all_types(&self, checked: &Checked) -> Vec<Name> {
+        match (self.types.as_slice(), checked.hosted.first()) {
+            ([], Some(first)) => first.types().into_iter().take(1).collect(),
+            (types, _) => types.to_vec(),
+        }
     }
 
     fn check(&self) -> Result<Checked, Error> {

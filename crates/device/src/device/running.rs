@@ -123,7 +123,7 @@ impl RunningDevice {
         let metadata_version = self.key.version(checked.digest)?;
         let change = Change {
             device: description.device.clone(),
-            types: description.types.clone(),
+            types: description.all_types(&checked),
             scopes: description.scopes.clone(),
             services: checked.hosted,
             operations: checked.operations,

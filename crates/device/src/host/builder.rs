@@ -333,7 +333,7 @@ impl Builder {
                 tree: tree.map(tree::BoundSource::config),
                 ..self.options.eventing.clone()
             },
-            invocation_timeout: self.options.server.answer_deadline,
+            invocation_timeout: operation_limit(&self.options.server),
             ..DeviceConfig::new(endpoint, self.services.clone())
         };
         Ok(Device::new(config, Arc::new(check), crate::http::secret()?))
@@ -356,6 +356,12 @@ impl Builder {
             ..Config::new(self.endpoint.clone(), instance_id, seed)
         }
     }
+}
+
+/// The time limit of an operation: seven eighths of that of an HTTP answer, so that the fault about it is
+/// sent before the server gives up.
+pub(super) fn operation_limit(server: &ServerLimits) -> Duration {
+    server.answer_deadline - server.answer_deadline / 8
 }
 
 /// The types with that of a DPWS device.

@@ -8,11 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::*;
-use chappe_device::client::{Delivery, Seen};
+use chappe_device::client::{CallError, Delivery, Received, Seen};
 use chappe_device::{Device, Event, Fault, Key, Message, RunningDevice, Service};
 use chappe_dpws::eventing::{EndReason, EndStatus};
-use chappe_soap::message::{Faults, from_element, to_element};
-use chappe_transport::http::Error as HttpError;
+use chappe_soap::message::Faults;
 use chappe_xml::Element;
 
 const SET_PERIOD: &str = "https://example.org/thermometer/Thermometer/SetPeriodRequest";
@@ -77,13 +76,6 @@ fn key() -> Key {
     chappe_identity::Key::from_seed(seed).into()
 }
 
-fn fault_of(error: chappe_device::Error) -> Fault {
-    match error {
-        chappe_device::Error::Http(HttpError::Fault { fault, .. }) => *fault,
-        other => panic!("{other}"),
-    }
-}
-
 #[tokio::test]
 async fn on_the_bench_calls_events_and_leases_need_no_network() {
     let (service, temperature, mean) = thermometer();
@@ -140,33 +132,44 @@ async fn the_listing_over_the_network() {
     let flat = service.schemas.flat(&name("Temperature")).unwrap();
     assert_eq!(flat.fields[0].unit.as_deref(), Some("Cel"));
 
-    let namespace = NAMESPACE.into();
     let asked = Period { seconds: 2.0 };
-    let body = to_element(&namespace, "SetPeriod", &asked);
-    let answer = client
-        .call(service, SET_PERIOD, body)
-        .await
-        .unwrap()
-        .unwrap();
-    let answered: Period = from_element(&namespace, "SetPeriodResponse", &answer).unwrap();
-    assert_eq!(answered, asked);
-    let body = to_element(&namespace, "SetPeriod", &Period { seconds: 0.0 });
-    let fault = fault_of(client.call(service, SET_PERIOD, body).await.unwrap_err());
-    assert_eq!(
-        Refused::from_fault(&fault, &namespace),
-        Some(Refused::OutOfRange)
+    let answered = client.invoke::<_, Period, Refused>(service, "SetPeriod", &asked);
+    assert_eq!(answered.await.unwrap(), asked);
+    let refused =
+        client.invoke::<_, Period, Refused>(service, "SetPeriod", &Period { seconds: 0.0 });
+    let refused = refused.await.unwrap_err();
+    assert!(
+        matches!(refused, CallError::Refused(Refused::OutOfRange)),
+        "{refused}"
     );
+    let wrong =
+        client.invoke::<_, Period, Refused>(service, "SetPeriod", &Temperature { celsius: 0.0 });
+    let CallError::Failed(error) = wrong.await.unwrap_err() else {
+        panic!("the device knows no such fault")
+    };
+    assert!(error.to_string().contains("celsius"), "{error}");
+    let unknown = client
+        .invoke::<_, Period, Refused>(service, "Period", &asked)
+        .await;
+    assert!(unknown.unwrap_err().to_string().contains("SetPeriod"));
 
-    let mut subscription = subscribed(&client, service).await;
+    let mut events = client
+        .events::<Temperature>(service, "Temperature")
+        .await
+        .unwrap();
+    let granted = in_time("subscribed", events.next()).await.unwrap();
+    assert!(
+        matches!(granted, Received::Subscribed { .. }),
+        "{granted:?}"
+    );
     temperature
         .send(Temperature { celsius: 21.5 })
         .await
         .unwrap();
-    let delivery = in_time("event", subscription.next()).await.unwrap();
-    let Delivery::Notification(notification) = delivery else {
-        panic!("{delivery:?}")
+    let event = in_time("event", events.next()).await.unwrap();
+    let Received::Event(read, _) = event else {
+        panic!("{event:?}")
     };
-    let read: Temperature = from_element(&namespace, "Temperature", &notification.body).unwrap();
     assert_eq!(read.celsius, 21.5);
     client.close().await;
     running.stop().await;
@@ -278,4 +281,68 @@ async fn misuse_is_told_with_its_remedy() {
     let error = complete().service(conflict).bench().unwrap_err();
     assert!(error.to_string().contains("OResponse"), "{error}");
     assert!(error.hint().unwrap().contains("rename"));
+}
+
+#[derive(Message)]
+struct Newer {
+    seconds: f64,
+    jitter: Period,
+}
+
+#[tokio::test]
+async fn a_newer_devices_answer_is_understood() {
+    let mut service = Service::new(NAMESPACE, "Thermometer");
+    service.operation("SetPeriod", async |asked: Period| {
+        let seconds = asked.seconds;
+        Ok::<_, Refused>(Newer {
+            seconds,
+            jitter: asked,
+        })
+    });
+    let running = device(key(), "127.0.2.72", service).start().await.unwrap();
+    let client = client(client_options());
+    let description = described(&client, running.host().endpoint()).await;
+    let service = description.service_of(SET_PERIOD).unwrap();
+    let asked = Period { seconds: 2.0 };
+    let answered = client.invoke::<_, Period, Refused>(service, "SetPeriod", &asked);
+    assert_eq!(answered.await.unwrap(), asked);
+    client.close().await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn an_operation_beyond_its_time_limit_is_cancelled() {
+    struct Cancelled(tokio::sync::mpsc::Sender<()>);
+    impl Drop for Cancelled {
+        fn drop(&mut self) {
+            let _ = self.0.try_send(());
+        }
+    }
+    let (send, mut cancelled) = tokio::sync::mpsc::channel(4);
+    let mut service = Service::new(NAMESPACE, "Thermometer");
+    let answering = send.clone();
+    service.operation("SetPeriod", async move |_: Period| {
+        let _cancelled = Cancelled(answering.clone());
+        std::future::pending::<Result<Period, Refused>>().await
+    });
+    service.one_way("Reset", async move |_: Period| {
+        let _cancelled = Cancelled(send.clone());
+        std::future::pending::<()>().await;
+    });
+    let mut options = host_options("127.0.2.73");
+    options.server.answer_deadline = Duration::from_secs(2);
+    let device = device(key(), "127.0.2.73", service).options(options);
+    let running = device.start().await.unwrap();
+    let client = client(client_options());
+    let description = described(&client, running.host().endpoint()).await;
+    let service = description.service_of(SET_PERIOD).unwrap();
+    let asked = Period { seconds: 2.0 };
+    let late = client.invoke::<_, Period, Refused>(service, "SetPeriod", &asked);
+    let late = late.await.unwrap_err().to_string();
+    assert!(late.contains("timed out"), "{late}");
+    in_time("cancelled", cancelled.recv()).await.unwrap();
+    client.send(service, "Reset", &asked).await.unwrap();
+    in_time("cancelled", cancelled.recv()).await.unwrap();
+    client.close().await;
+    running.stop().await;
 }

@@ -20,6 +20,7 @@ pub struct Reader<'s> {
     bound: usize,
     /// The text of the last value; its buffer serves all.
     text: String,
+    ignores_unknown: bool,
 }
 
 /// An element is not a message of the expected type.
@@ -122,10 +123,18 @@ impl<'s> Reader<'s> {
             left: limits.expanded_bytes,
             bound: limits.expanded_bytes,
             text: String::new(),
+            ignores_unknown: false,
         }
     }
 
-    /// Reads the root element, which must have this name.
+    /// Ignores elements that a type does not have, such as those that a newer peer sends.
+    #[must_use]
+    pub fn ignoring_unknown(mut self) -> Self {
+        self.ignores_unknown = true;
+        self
+    }
+
+    /// Reads the root element, which must have this name, and the rest of the document.
     ///
     /// # Errors
     /// [`ReadError`] with the path of the wrong element.
@@ -138,6 +147,11 @@ impl<'s> Reader<'s> {
             Ok(_) => Err(truncated()),
             Err(error) => Err(error.into()),
         };
+        // What follows may be wrong, too.
+        let read = read.and_then(|message| match self.source.next_event()? {
+            None => Ok(message),
+            Some(_) => Err(ReadReason::Mixed.into()),
+        });
         read.map_err(|error| error.inside(name))
     }
 
@@ -158,10 +172,11 @@ impl<'s> Reader<'s> {
                     let mut names = names.iter();
                     let position = names.position(|name| found.local == *name);
                     let position = position.filter(|_| found.namespace == self.namespace);
-                    return match position {
-                        Some(position) => Ok(Some(position)),
-                        None => Err(ReadReason::Unknown(found).into()),
-                    };
+                    match position {
+                        Some(position) => return Ok(Some(position)),
+                        None if self.ignores_unknown => self.skip()?,
+                        None => return Err(ReadReason::Unknown(found).into()),
+                    }
                 }
                 Event::EndElement => return Ok(None),
                 Event::Text(text) if !text.lexical().trim().is_empty() => {
@@ -170,6 +185,19 @@ impl<'s> Reader<'s> {
                 Event::Text(_) | Event::Attribute(..) | Event::Namespace { .. } => {}
             }
         }
+    }
+
+    /// Reads the rest of the element whose start was read.
+    fn skip(&mut self) -> Result<(), ReadError> {
+        let mut depth = 1_usize;
+        while depth > 0 {
+            match self.source.next_event()?.ok_or_else(truncated)? {
+                Event::StartElement(_) => depth += 1,
+                Event::EndElement => depth -= 1,
+                Event::Text(_) | Event::Attribute(..) | Event::Namespace { .. } => {}
+            }
+        }
+        Ok(())
     }
 
     /// Reads the child whose start was read into its field.
