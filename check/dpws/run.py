@@ -3,8 +3,8 @@
 
     check/dpws/run.py EXAMPLES    the folder with the built examples `actuator` and `twenty_services`
 
-zeep reads the WSDL, adds the headers of WS-Addressing because the WSDL names actions, and receives answers, faults with a detail, and the answer to a
-one-way message. Exit code 1 when something differs.
+zeep reads the WSDL, adds the headers of WS-Addressing because the WSDL names actions, and receives answers,
+faults with a detail, and the answer to a one-way message. Exit code 1 when something differs.
 """
 
 import re

@@ -30,7 +30,7 @@ const MEMORY_BYTES_MAX: u64 = 64;
 #[derive(Debug, Clone)]
 pub struct Key {
     endpoint: String,
-    memory: Option<Arc<Memory>>,
+    memory: Arc<Memory>,
 }
 
 impl Key {
@@ -44,12 +44,12 @@ impl Key {
         let mut file = path.as_os_str().to_owned();
         file.push(".metadata");
         let memory = Memory {
-            file: file.into(),
+            file: Some(file.into()),
             last: Mutex::new(None),
         };
         Ok(Self {
             endpoint: endpoint_of(&key),
-            memory: Some(Arc::new(memory)),
+            memory: Arc::new(memory),
         })
     }
 
@@ -62,20 +62,17 @@ impl Key {
     /// The version of the description with this digest: the stored one if it is the same, else a
     /// higher one, which is stored.
     pub(crate) fn version(&self, digest: [u8; 16]) -> Result<u32, Error> {
-        match &self.memory {
-            Some(memory) => memory.version(&hex_encode(&digest)),
-            None => Ok(seconds()),
-        }
+        self.memory.version(&hex_encode(&digest))
     }
 }
 
-/// A key without a file. The version of the description is the time in seconds, so that it rises over
-/// restarts as the clock does.
+/// A key without a file. The first version of the description is the time of the start in seconds, so that it
+/// rises over restarts as the clock does.
 impl From<chappe_identity::Key> for Key {
     fn from(key: chappe_identity::Key) -> Self {
         Self {
             endpoint: endpoint_of(&key),
-            memory: None,
+            memory: Arc::new(Memory::default()),
         }
     }
 }
@@ -87,9 +84,9 @@ fn seconds() -> u32 {
 }
 
 /// The version of the description, and its digest.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Memory {
-    file: PathBuf,
+    file: Option<PathBuf>,
     /// The version that was read or stored last.
     last: Mutex<Option<(u32, String)>>,
 }
@@ -97,61 +94,60 @@ struct Memory {
 impl Memory {
     fn version(&self, digest: &str) -> Result<u32, Error> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = match last.take() {
-            Some(known) => Some(known),
-            None => self.read().map_err(|source| self.error(source))?,
+        let known = match (last.clone(), &self.file) {
+            (Some(known), _) => Some(known),
+            (None, Some(file)) => read(file).map_err(|source| error(file, source))?,
+            (None, None) => Some((seconds(), String::new())),
         };
-        let version = match &known {
+        let version = match known {
             Some((version, same)) if same == digest => {
-                let version = *version;
-                *last = known;
+                *last = Some((version, same));
                 return Ok(version);
             }
             Some((version, _)) => version.saturating_add(1),
             None => 1,
         };
-        self.store(version, digest)
-            .map_err(|source| self.error(source))?;
+        if let Some(file) = &self.file {
+            store(file, version, digest).map_err(|source| error(file, source))?;
+        }
         *last = Some((version, digest.to_owned()));
         Ok(version)
     }
+}
 
-    fn error(&self, source: io::Error) -> Error {
-        Error::Memory {
-            path: self.file.clone(),
-            source,
+fn error(file: &Path, source: io::Error) -> Error {
+    let path = file.to_owned();
+    Error::Memory { path, source }
+}
+
+/// The stored version. If the file is damaged, a version that exceeds the lost one.
+fn read(file: &Path) -> io::Result<Option<(u32, String)>> {
+    let text = match fs::metadata(file) {
+        Ok(found) if found.len() > MEMORY_BYTES_MAX => String::new(),
+        Ok(_) => String::from_utf8(fs::read(file)?).unwrap_or_default(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let parts = text.trim().split_once(' ');
+    let parts = parts.and_then(|(version, digest)| Some((version.parse().ok()?, digest)));
+    Ok(Some(match parts {
+        Some((version, digest)) => (version, digest.to_owned()),
+        None => {
+            let file = file.display();
+            tracing::warn!("{file} is damaged: the version of the description is now the time");
+            (seconds(), String::new())
         }
-    }
+    }))
+}
 
-    /// The stored version. If the file is damaged, a version that exceeds the lost one.
-    fn read(&self) -> io::Result<Option<(u32, String)>> {
-        let text = match fs::metadata(&self.file) {
-            Ok(found) if found.len() > MEMORY_BYTES_MAX => String::new(),
-            Ok(_) => String::from_utf8(fs::read(&self.file)?).unwrap_or_default(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let parts = text.trim().split_once(' ');
-        let parts = parts.and_then(|(version, digest)| Some((version.parse().ok()?, digest)));
-        Ok(Some(match parts {
-            Some((version, digest)) => (version, digest.to_owned()),
-            None => {
-                let file = self.file.display();
-                tracing::warn!("{file} is damaged: the version of the description is now the time");
-                (seconds(), String::new())
-            }
-        }))
-    }
-
-    /// Replaces the file, so that a power cut leaves the old or the new one.
-    fn store(&self, version: u32, digest: &str) -> io::Result<()> {
-        let mut new = self.file.as_os_str().to_owned();
-        new.push(".new");
-        let mut file = fs::File::create(&new)?;
-        writeln!(file, "{version} {digest}")?;
-        file.sync_all()?;
-        fs::rename(&new, &self.file)
-    }
+/// Replaces the file, so that a power cut leaves the old or the new one.
+fn store(path: &Path, version: u32, digest: &str) -> io::Result<()> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let mut file = fs::File::create(&new)?;
+    writeln!(file, "{version} {digest}")?;
+    file.sync_all()?;
+    fs::rename(&new, path)
 }
 
 #[cfg(test)]
@@ -169,6 +165,15 @@ mod tests {
         let again = Key::load(&path).unwrap();
         assert_eq!(again.version([2; 16]).unwrap(), 2);
         assert_eq!(again.version([1; 16]).unwrap(), 3);
+    }
+
+    #[test]
+    fn without_a_file_the_version_rises_from_the_time() {
+        let key = Key::from(chappe_identity::Key::from_seed([1; 32]));
+        let first = key.version([1; 16]).unwrap();
+        assert!(first > 1_700_000_000, "{first}");
+        assert_eq!(key.version([2; 16]).unwrap(), first + 1);
+        assert_eq!(key.version([2; 16]).unwrap(), first + 1);
     }
 
     #[test]

@@ -172,7 +172,7 @@ impl Device {
     pub fn bench(self) -> Result<Bench, Error> {
         let checked = self.description.check()?;
         let builder = self.description.builder(&self.key, self.options, &checked);
-        let machine = builder.machine(None)?;
+        let machine = builder.machine_alone()?;
         Bench::new(
             machine,
             checked.hosted,

@@ -121,6 +121,9 @@ impl RunningDevice {
     async fn changed(&self, description: &Description) -> Result<(), Error> {
         let checked = description.check()?;
         let metadata_version = self.key.version(checked.digest)?;
+        if metadata_version == self.host.announcement().metadata_version {
+            return Ok(());
+        }
         let change = Change {
             device: description.device.clone(),
             types: description.all_types(&checked),

@@ -316,7 +316,12 @@ impl Builder {
         })
     }
 
-    pub(crate) fn machine(&self, tree: Option<&tree::BoundSource>) -> Result<Device, Error> {
+    /// The machine of a device without notification trees.
+    pub(crate) fn machine_alone(&self) -> Result<Device, Error> {
+        self.machine(None)
+    }
+
+    fn machine(&self, tree: Option<&tree::BoundSource>) -> Result<Device, Error> {
         let endpoint = EndpointReference::new(self.endpoint.clone());
         let policy = self.options.policy.clone();
         let check = move |address: &str, peer| match policy.check(address, peer) {
