@@ -53,9 +53,9 @@ pub enum TypesError {
         /// The name.
         name: String,
         /// The first type.
-        first: Name,
+        first: String,
         /// The second.
-        second: Name,
+        second: String,
     },
 }
 
@@ -127,7 +127,7 @@ impl Types {
         match self.elements.get(name) {
             Some((known, _)) if *known != data_type => {
                 let name = name.to_owned();
-                let (first, second) = (known.clone(), data_type);
+                let (first, second) = (known.to_string(), data_type.to_string());
                 let conflict = TypesError::Element {
                     name,
                     first,
