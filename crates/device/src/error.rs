@@ -2,11 +2,13 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use chappe_identity::Refusal;
-use chappe_transport::Hop;
+use chappe_soap::message::TypesError;
 use chappe_transport::http;
+use chappe_transport::{Hop, key_file};
 
 /// A failure of a device, client or host.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +62,25 @@ pub enum Error {
     /// The description of a hosted device is wrong.
     #[error("misuse: {0}")]
     Misuse(String),
+    /// The key file of the device cannot be used.
+    #[error(transparent)]
+    Key(#[from] key_file::Error),
+    /// The version of the description cannot be stored.
+    #[error("cannot store the version of the description in {}: {source}", path.display())]
+    Memory {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The messages of a service do not fit into one schema.
+    #[error("service {service}: {source}")]
+    Types {
+        /// The service.
+        service: String,
+        /// The reason.
+        source: TypesError,
+    },
     /// The client or host is closed.
     #[error("closed")]
     Closed,
@@ -81,6 +102,9 @@ impl Error {
             Self::Slow(_) => "description too slow",
             Self::Subscription(_) => "subscription failed",
             Self::Misuse(_) => "misuse",
+            Self::Key(_) => "key file refused",
+            Self::Memory { .. } => "version not stored",
+            Self::Types { .. } => "messages without a schema",
             Self::Closed => "closed",
         }
     }
@@ -102,6 +126,9 @@ impl Error {
             Self::Http(error) => error.hint(),
             Self::Slow(_) => Some("check that the device serves its WSDL and schemas".into()),
             Self::NotDpws(_) => Some("cameras and others support discovery only".into()),
+            Self::Key(error) => error.hint(),
+            Self::Memory { .. } => Some("the device must be able to write beside its key".into()),
+            Self::Types { source, .. } => Some(source.hint().into()),
             _ => None,
         }
     }

@@ -1,6 +1,7 @@
 //! A DPWS device host and client as libraries.
 //!
-//! [`DeviceHost`] is a device on the network, with operations and events; [`DeviceClient`] finds devices in both
+//! [`Device`] is a device whose services are Rust types: [`Service`], `#[derive(Message)]` and
+//! `#[derive(Fault)]`. It is made of a [`DeviceHost`], which takes plain elements; [`DeviceClient`] finds devices in both
 //! dialects, reads their descriptions, calls them and subscribes to their events; `file::File` is a device
 //! described in TOML. The protocol is in the machines of `chappe-dpws`; this crate gives them sockets, time and
 //! an application.
@@ -13,17 +14,31 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+mod device;
 mod driver;
 mod error;
 #[cfg(feature = "file")]
 pub mod file;
 pub mod host;
 mod http;
+mod key;
 #[cfg(feature = "mapping")]
 pub mod mapping;
 mod selection;
+mod service;
 
+/// A fault, and `#[derive(Fault)]` for the faults of an operation.
+pub use chappe_soap::Fault;
+pub use chappe_soap::message::Message;
 pub use client::{ClientOptions, DeviceClient};
+pub use device::{Bench, Device, RunningDevice};
 pub use error::Error;
 pub use host::{DeviceHost, HostOptions};
+pub use key::Key;
 pub use selection::Selection;
+pub use service::{Event, PortType, Service};
+
+/// The examples of the guide are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/device-library.md")]
+struct Guide;

@@ -2,7 +2,7 @@
 //!
 //! [`Envelope`] is a message of SOAP 1.2 with parsed [`Addressing`] headers, in WS-Addressing
 //! 2005/08 or 2004/08; [`Fault`] is an error message. The transport chooses the encoding: text or
-//! EXI. [`v1_1`] has the messages and faults of SOAP 1.1, without addressing. [`security`] signs messages and verifies
+//! EXI. [`message`] makes messages of Rust types. [`v1_1`] has the messages and faults of SOAP 1.1, without addressing. [`security`] signs messages and verifies
 //! signed ones.
 //!
 //! Sources: SOAP 1.2 part 1 (W3C, second edition); SOAP 1.1 (W3C note, May 2000); WS-Addressing
@@ -15,6 +15,7 @@ mod addressing;
 mod envelope;
 mod error;
 mod fault;
+pub mod message;
 pub mod schema;
 mod scope;
 pub mod security;
@@ -23,6 +24,8 @@ pub mod v1_1;
 pub mod wsdl;
 
 pub use addressing::{Addressing, AddressingVersion, EndpointReference};
+/// `#[derive(Fault)]`, see [`message::Faults`].
+pub use chappe_message_derive::Fault;
 pub use envelope::{Envelope, NAMESPACE};
 pub use error::Error;
 pub use fault::{Fault, FaultCode};

@@ -1,7 +1,7 @@
 //! Goal: defects found by fuzzing stay fixed, and the fuzz target's checks hold on its seeds.
 //!
-//! Method: passes every file of `fuzz/corpus/soap`, `fuzz/corpus/security` and `fuzz/corpus/wsdl` to
-//! the fuzz target's function.
+//! Method: passes every file of `fuzz/corpus/soap`, `fuzz/corpus/security`, `fuzz/corpus/wsdl` and
+//! `fuzz/corpus/message` to the fuzz target's function.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
 mod bounds;
@@ -9,6 +9,8 @@ mod bounds;
 mod check;
 #[path = "../../../fuzz/checks/corpus.rs"]
 mod corpus;
+#[path = "../../../fuzz/checks/message.rs"]
+mod message;
 #[path = "../../../fuzz/checks/security.rs"]
 mod security;
 #[path = "../../../fuzz/checks/wsdl.rs"]
@@ -27,4 +29,9 @@ fn soap_corpus_passes() {
 #[test]
 fn security_corpus_passes() {
     corpus::replay("security", 6, security::check);
+}
+
+#[test]
+fn message_corpus_passes() {
+    corpus::replay("message", 5, message::check);
 }

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use crate::{
-    Error, Event, EventSink, EventSource, Limits, Name, Namespace, Reason, Str, Value, text,
+    Builder, Error, Event, EventSink, EventSource, Limits, Name, Namespace, Reason, Str, Value,
+    text,
 };
 
 /// An element with its namespace declarations, attributes and children.
@@ -98,55 +99,26 @@ impl Element {
     /// # Errors
     /// Those of the source, and a tree beyond a limit.
     pub fn read_within(source: &mut impl EventSource, limits: Limits) -> Result<Self, Error> {
-        let mut open: Vec<Self> = Vec::new();
-        let mut root = None;
+        let mut tree = Builder::default();
         let mut left = limits.expanded_bytes;
         while let Some(event) = source.next_event()? {
             left = left.checked_sub(expanded_bytes_of(&event)).ok_or_else(|| {
                 let (limit, bound) = ("expanded_bytes", limits.expanded_bytes);
                 Error::at(0, Reason::Limit { limit, bound })
             })?;
-            if let Event::StartElement(name) = event {
-                open.push(Self::new(name));
-                continue;
-            }
-            let Some(element) = open.last_mut() else {
-                return Err(Error::misuse("content outside the root element"));
-            };
-            match event {
-                Event::StartElement(_) => {}
-                Event::Namespace { prefix, namespace } => {
-                    let namespace = namespace.into_owned().into();
-                    element
-                        .namespaces
-                        .push((Cow::Owned(prefix.into_owned()), namespace));
-                }
-                Event::Attribute(name, value) => {
-                    element
-                        .attributes
-                        .push((name, Cow::Owned(value.into_lexical().into_owned())));
-                }
-                Event::Text(value) => element.push_text(&value.lexical()),
-                Event::EndElement => {
-                    let ended = open.pop().unwrap_or_default();
-                    match open.last_mut() {
-                        Some(parent) => parent.push(Node::Element(ended)),
-                        None => root = Some(ended),
-                    }
-                }
-            }
+            tree.event(event)?;
         }
-        root.ok_or(Error::at(0, Reason::Truncated))
+        tree.finish()
     }
 
-    fn push_text(&mut self, text: &str) {
+    pub(crate) fn push_text(&mut self, text: &str) {
         match self.children.last_mut() {
             Some(Node::Text(before)) => before.to_mut().push_str(text),
             _ => self.push(Node::Text(Cow::Owned(text.to_owned()))),
         }
     }
 
-    fn push(&mut self, child: Node) {
+    pub(crate) fn push(&mut self, child: Node) {
         // Most elements have one child, a text; the usual initial capacity is four.
         if self.children.is_empty() {
             self.children.reserve_exact(1);

@@ -29,6 +29,7 @@ mod name;
 pub mod path;
 pub mod text;
 mod value;
+mod walk;
 
 pub use element::{Element, Node};
 pub use error::{Error, Reason};
@@ -36,3 +37,4 @@ pub use event::{Event, EventSink, EventSource};
 pub use limits::Limits;
 pub use name::{Name, Namespace, Str};
 pub use value::{Value, ValueError};
+pub use walk::{Builder, Events};

@@ -14,6 +14,7 @@ mod subscription;
 mod table;
 mod tree;
 mod turns;
+mod typed;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,6 +44,7 @@ pub use presence::Presence;
 pub use subscription::{Delivery, Notification, Subscription};
 use table::Table;
 pub use tree::{ClientTree, TreeCounts};
+pub use typed::{CallError, Events, Received};
 
 /// Discovery events that may wait for a slow reader, which then reads the table again.
 const SEEN_MAX: usize = 1_024;

@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::serving::{HostState, Serving};
-use super::{DeviceHost, HostTree, Shared, discovery, serving, tree};
+use super::{Announced, DeviceHost, HostTree, Shared, discovery, serving, tree};
 use crate::{Error, Selection};
 
 /// Inputs queued for the machine.
@@ -33,10 +33,13 @@ const INPUTS_MAX: usize = 1_024;
 /// The path of the device itself.
 pub(super) const DEVICE_PATH: &str = "/device";
 
-type Answer = Pin<Box<dyn Future<Output = Result<Option<Element>, Fault>> + Send>>;
+pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Option<Element>, Fault>> + Send>>;
 
 /// Answers one operation.
-pub(super) type Operation = Arc<dyn Fn(Invocation) -> Answer + Send + Sync>;
+pub(crate) type Operation = Arc<dyn Fn(Invocation) -> Answer + Send + Sync>;
+
+/// The operations of a device by the actions of their requests.
+pub(crate) type Operations = HashMap<String, Operation>;
 
 /// Options of a [`DeviceHost`].
 #[derive(Debug, Clone)]
@@ -143,7 +146,7 @@ pub struct Builder {
     types: Vec<Name>,
     scopes: Vec<String>,
     services: Vec<HostedService>,
-    operations: HashMap<String, Operation>,
+    operations: Operations,
     options: HostOptions,
 }
 
@@ -210,6 +213,12 @@ impl Builder {
         self
     }
 
+    /// Sets handlers by the actions of their requests.
+    pub(crate) fn operations(mut self, operations: Operations) -> Self {
+        self.operations.extend(operations);
+        self
+    }
+
     /// Sets its options.
     pub fn options(mut self, options: HostOptions) -> Self {
         self.options = options;
@@ -247,8 +256,12 @@ impl Builder {
         let shared = Arc::new(Shared {
             tree: spreading,
             endpoint: self.endpoint.clone(),
-            types: self.all_types(),
-            scopes: self.scopes.clone(),
+            announced: Mutex::new(Announced {
+                types: self.all_types(),
+                scopes: self.scopes.clone(),
+                metadata_version: self.options.metadata_version,
+            }),
+            operations: Mutex::new(self.operations.clone()),
             serving: Arc::new(Serving::new(
                 inputs.clone(),
                 self.endpoint.clone(),
@@ -264,8 +277,7 @@ impl Builder {
         });
         let announced = discovery::serve(&shared, &interfaces)?;
         let target = TargetService::new(self.target(announced, seed));
-        let operations = Arc::new(self.operations);
-        let device = serving::run(device, receive_inputs, &shared, operations);
+        let device = serving::run(device, receive_inputs, &shared);
         let device = tokio::spawn(device);
         let running = run_udp(target, sockets, receive_orders, send_events, drops);
         tasks.spawn(async {
@@ -304,6 +316,11 @@ impl Builder {
         })
     }
 
+    /// The machine of a device without notification trees.
+    pub(crate) fn machine_alone(&self) -> Result<Device, Error> {
+        self.machine(None)
+    }
+
     fn machine(&self, tree: Option<&tree::BoundSource>) -> Result<Device, Error> {
         let endpoint = EndpointReference::new(self.endpoint.clone());
         let policy = self.options.policy.clone();
@@ -321,15 +338,14 @@ impl Builder {
                 tree: tree.map(tree::BoundSource::config),
                 ..self.options.eventing.clone()
             },
-            invocation_timeout: self.options.server.answer_deadline,
+            invocation_timeout: operation_limit(&self.options.server),
             ..DeviceConfig::new(endpoint, self.services.clone())
         };
         Ok(Device::new(config, Arc::new(check), crate::http::secret()?))
     }
 
     fn all_types(&self) -> Vec<Name> {
-        let device = std::iter::once(Dialect::V2009.device_type());
-        device.chain(self.types.iter().cloned()).collect()
+        all_types(&self.types)
     }
 
     fn target(&self, interfaces: discovery::Announced, seed: u64) -> Config {
@@ -345,6 +361,18 @@ impl Builder {
             ..Config::new(self.endpoint.clone(), instance_id, seed)
         }
     }
+}
+
+/// The time limit of an operation: seven eighths of that of an HTTP answer, so that the fault about it is
+/// sent before the server gives up.
+pub(super) fn operation_limit(server: &ServerLimits) -> Duration {
+    server.answer_deadline - server.answer_deadline / 8
+}
+
+/// The types with that of a DPWS device.
+pub(super) fn all_types(types: &[Name]) -> Vec<Name> {
+    let device = std::iter::once(Dialect::V2009.device_type());
+    device.chain(types.iter().cloned()).collect()
 }
 
 /// A number that increases with each start as long as the clock does (WS-Discovery 1.1, AppSequence).

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use chappe_dpws::discovery::target_service::Command;
 use chappe_dpws::eventing::SourceCommand;
-use chappe_dpws::hosting::{Device, DeviceCommand};
+use chappe_dpws::hosting::{Device, DeviceCommand, HostedService};
 use chappe_dpws::metadata::ThisDevice;
 use chappe_kad::service::Announcement;
 use chappe_machine::Input;
@@ -30,6 +30,7 @@ use crate::driver::InputOf;
 #[cfg(feature = "file")]
 pub(crate) use builder::urn;
 pub use builder::{Builder, HostOptions, endpoint_from, endpoint_of};
+pub(crate) use builder::{Operation, Operations};
 pub use order::{CriticalityRule, CriticalityRuleError, Order, TreeOrder};
 pub use serving::HostState;
 pub use tree::{HostTree, TreeState};
@@ -55,11 +56,30 @@ impl std::fmt::Debug for DeviceHost {
     }
 }
 
+/// The description in announcements.
+#[derive(Clone)]
+struct Announced {
+    types: Vec<Name>,
+    scopes: Vec<String>,
+    metadata_version: u32,
+}
+
+/// A description that replaces the one of a running host.
+pub(crate) struct Change {
+    pub(crate) device: ThisDevice,
+    /// Without that of a DPWS device.
+    pub(crate) types: Vec<Name>,
+    pub(crate) scopes: Vec<String>,
+    pub(crate) services: Vec<HostedService>,
+    pub(crate) operations: Operations,
+    pub(crate) metadata_version: u32,
+}
+
 /// State shared by the parts of a host.
 struct Shared {
     endpoint: String,
-    types: Vec<Name>,
-    scopes: Vec<String>,
+    announced: Mutex<Announced>,
+    operations: Mutex<Operations>,
     inputs: mpsc::Sender<Option<InputOf<Device>>>,
     orders: mpsc::Sender<udp::Order<Command>>,
     serving: Arc<serving::Serving>,
@@ -95,11 +115,13 @@ impl DeviceHost {
     #[must_use]
     pub fn announcement(&self) -> Announcement {
         let addresses = self.addresses().into_iter();
+        let announced = self.shared.announced.lock();
+        let announced = announced.unwrap_or_else(PoisonError::into_inner);
         Announcement {
             endpoint: self.shared.endpoint.clone(),
-            metadata_version: self.shared.options.metadata_version,
-            types: self.shared.types.iter().map(type_text).collect(),
-            scopes: self.shared.scopes.clone(),
+            metadata_version: announced.metadata_version,
+            types: announced.types.iter().map(type_text).collect(),
+            scopes: announced.scopes.clone(),
             addresses: addresses
                 .map(|address| format!("http://{address}{}", builder::DEVICE_PATH))
                 .collect(),
@@ -124,6 +146,48 @@ impl DeviceHost {
     pub async fn describe(&self, device: ThisDevice) -> Result<(), Error> {
         let command = DeviceCommand::Describe(Box::new(device));
         self.shared.command(command).await
+    }
+
+    /// Replaces the description, and sends Hello with its version.
+    ///
+    /// # Errors
+    /// The host is stopped.
+    pub(crate) async fn change(&self, change: Change) -> Result<(), Error> {
+        let announced = Announced {
+            types: builder::all_types(&change.types),
+            scopes: change.scopes,
+            metadata_version: change.metadata_version,
+        };
+        {
+            let operations = self.shared.operations.lock();
+            *operations.unwrap_or_else(PoisonError::into_inner) = change.operations;
+            let known = self.shared.announced.lock();
+            *known.unwrap_or_else(PoisonError::into_inner) = announced.clone();
+        }
+        // Hello comes last: who reads the description then finds the new one.
+        for command in [
+            DeviceCommand::Describe(Box::new(change.device)),
+            DeviceCommand::SetTypes(change.types),
+            DeviceCommand::SetServices(change.services),
+        ] {
+            self.shared.command(command).await?;
+        }
+        let update = Command::Update {
+            types: announced.types,
+            scopes: announced.scopes.into_iter().map(Into::into).collect(),
+            metadata_version: announced.metadata_version,
+        };
+        let order = udp::Order::Command(update);
+        self.shared
+            .orders
+            .send(order)
+            .await
+            .map_err(|_| Error::Closed)
+    }
+
+    /// Where the machine takes its inputs.
+    pub(crate) fn inputs(&self) -> mpsc::Sender<Option<InputOf<Device>>> {
+        self.shared.inputs.clone()
     }
 
     /// The address for answers of its notification trees, if it has some.
@@ -179,6 +243,12 @@ fn type_text(name: &Name) -> String {
 }
 
 impl Shared {
+    fn operation(&self, action: &str) -> Option<Operation> {
+        let operations = self.operations.lock();
+        let operations = operations.unwrap_or_else(PoisonError::into_inner);
+        operations.get(action).cloned()
+    }
+
     async fn command(&self, command: DeviceCommand) -> Result<(), Error> {
         let input = Some(Input::Command(command));
         self.inputs.send(input).await.map_err(|_| Error::Closed)

@@ -14,6 +14,7 @@ use chappe_dpws::hosting::{
 };
 use chappe_identity::Contact;
 use chappe_machine::{Input, Output};
+use chappe_soap::wsdl::OperationKind;
 use chappe_soap::{AddressingVersion, Envelope};
 use chappe_transport::http::header::CONTENT_TYPE;
 use chappe_transport::http::{self, Request, Response};
@@ -21,13 +22,14 @@ use chappe_transport::signatures::{NotAdmitted, Signing, random_urn};
 use chappe_transport::{Drops, Hop, Parsers};
 use chappe_xml::Limits;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
-use super::builder::Operation;
-use super::{Shared, TreeState};
+use super::{Operation, Shared, TreeState, builder};
 use crate::driver::{InputOf, OutputHandler, drive};
 use crate::http::{response, response_with};
 
+/// One-way operations under way. Reason: as many as operations that wait for an answer.
+const ONE_WAY_MAX: usize = 256;
 /// Link-local subscribers whose interface is remembered.
 const ZONES_MAX: usize = 1_024;
 /// The time limit for the last notifications, which end subscriptions.
@@ -271,12 +273,12 @@ pub(super) fn run(
     device: Device,
     inputs: mpsc::Receiver<Option<InputOf<Device>>>,
     shared: &Arc<Shared>,
-    operations: Arc<HashMap<String, Operation>>,
 ) -> impl Future<Output = ()> + Send + 'static {
     let mut outputs = DeviceOutputs {
         shared: Arc::clone(shared),
-        operations,
         tasks: JoinSet::new(),
+        under_way: HashMap::new(),
+        one_way: JoinSet::new(),
         state: HostState::default(),
     };
     async move {
@@ -292,16 +294,23 @@ pub(super) fn run(
 
 struct DeviceOutputs {
     shared: Arc<Shared>,
-    operations: Arc<HashMap<String, Operation>>,
     tasks: JoinSet<()>,
+    /// Operations that will answer.
+    under_way: HashMap<Token, AbortHandle>,
+    one_way: JoinSet<()>,
     state: HostState,
 }
 
 impl OutputHandler<Device> for DeviceOutputs {
     fn handle(&mut self, output: Output<DeviceTransmit, DeviceEvent>) {
         while self.tasks.try_join_next().is_some() {}
+        while self.one_way.try_join_next().is_some() {}
         match output {
             Output::Transmit(DeviceTransmit::Reply { token, reply }) => {
+                // An operation that is answered otherwise has exceeded its time limit.
+                if let Some(operation) = self.under_way.remove(&token) {
+                    operation.abort();
+                }
                 self.shared.serving.reply(token.0, reply);
             }
             Output::Transmit(DeviceTransmit::Notify(notification)) => {
@@ -357,7 +366,7 @@ impl DeviceOutputs {
         self.state.invoked += 1;
         let token = invocation.token;
         let shared = Arc::clone(&self.shared);
-        let Some(operation) = self.operations.get(&*invocation.action) else {
+        let Some(operation) = self.shared.operation(&invocation.action) else {
             let version = AddressingVersion::default();
             let fault = exchange::action_not_supported(version, &invocation.action);
             let result = Err(fault);
@@ -366,10 +375,35 @@ impl DeviceOutputs {
             });
             return;
         };
+        if invocation.kind == OperationKind::OneWay {
+            return self.invoke_one_way(&operation, invocation);
+        }
         let answer = operation(invocation);
-        self.tasks.spawn(async move {
+        let answering = self.tasks.spawn(async move {
             let result = answer.await;
             let _ = shared.command(DeviceCommand::Reply { token, result }).await;
+        });
+        self.under_way.insert(token, answering);
+    }
+
+    /// Runs a one-way operation, whose client has its answer, under the same time limit.
+    fn invoke_one_way(&mut self, operation: &Operation, invocation: Invocation) {
+        if self.one_way.len() >= ONE_WAY_MAX {
+            let (peer, reason) = (invocation.peer.ip(), "too many one-way operations");
+            let detail = format!(
+                "{} is not run: {ONE_WAY_MAX} others are",
+                invocation.operation
+            );
+            let hint = Some("make the operation end sooner".to_owned());
+            return self
+                .shared
+                .drops
+                .record(Hop::Http, reason, peer, detail, hint);
+        }
+        let limit = builder::operation_limit(&self.shared.options.server);
+        let acting = tokio::time::timeout(limit, operation(invocation));
+        self.one_way.spawn(async move {
+            let _ = acting.await;
         });
     }
 

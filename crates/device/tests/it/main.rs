@@ -10,4 +10,5 @@ mod signed;
 mod slow_peers;
 mod strangers;
 mod tree;
+mod typed;
 mod whole_life;

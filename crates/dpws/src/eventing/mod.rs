@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub use compact::{Compact, CompactCodec, CompactError};
 pub use config::{ManagerStyle, Offer, SinkConfig, SourceConfig};
 pub use error::EventingFault;
-pub use message::{EndStatus, Expiration, Filter};
+pub use message::{EndStatus, Expiration, Filter, Subscribe};
 pub use sink::{
     EndReason, EventSink, SinkCommand, SinkEvent, SinkReceive, SinkRefusal, SinkTransmit, Source,
     SubscriptionKey, TroubleReason,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use chappe_machine::{Input, Instant, Invariant, Machine, Output, Timers};
 use chappe_soap::{Envelope, Fault};
-use chappe_xml::{Element, Str};
+use chappe_xml::{Element, Name, Str};
 
 use super::{
     DeviceCommand, DeviceConfig, DeviceEvent, DeviceReceive, DeviceTransmit, HostRefusal,
@@ -73,6 +73,8 @@ pub(super) struct PendingInvocation {
     pub(super) request: Envelope,
     /// The action of the answer.
     pub(super) action: Str,
+    /// The declared faults: the elements of their details, and their actions.
+    pub(super) faults: Vec<(Name, Str)>,
 }
 
 impl Device {
@@ -80,12 +82,8 @@ impl Device {
     /// and confidential.
     #[must_use]
     pub fn new(config: DeviceConfig, check: AddressCheck, secret: [u8; 16]) -> Self {
-        let offer = |service: &HostedService| Offer {
-            path: service.path.clone(),
-            actions: service.events(),
-        };
         let mut eventing = config.eventing.clone();
-        eventing.offers = config.services.iter().map(offer).collect();
+        eventing.offers = offers(&config.services);
         // Two generators from one secret: an output of the first seeds the second.
         let mut ids = Ids::new(secret);
         let events = EventSource::new(eventing, check, ids.next().to_le_bytes());
@@ -210,6 +208,12 @@ impl Device {
             DeviceCommand::Reply { token, result } => self.answer(token, result),
             DeviceCommand::Eventing(command) => self.eventing(Input::Command(command)),
             DeviceCommand::Describe(this_device) => self.config.this_device = *this_device,
+            DeviceCommand::SetServices(services) => {
+                let offers = SourceCommand::Offer(offers(&services));
+                self.config.services = services;
+                self.eventing(Input::Command(offers));
+            }
+            DeviceCommand::SetTypes(types) => self.config.types = types,
         }
     }
 
@@ -227,7 +231,16 @@ impl Device {
                 envelope.body.extend(body);
                 envelope
             }
-            Err(fault) => exchange::fault(&pending.request, &fault, urn),
+            Err(fault) => {
+                let detail = fault.detail.first().map(|detail| &detail.name);
+                let mut faults = pending.faults.iter();
+                let declared = faults.find(|(element, _)| Some(element) == detail);
+                let mut envelope = exchange::fault(&pending.request, &fault, urn);
+                if let Some((_, action)) = declared {
+                    envelope.addressing.action = action.clone();
+                }
+                envelope
+            }
         };
         self.reply(token, Reply::message(envelope));
     }
@@ -253,6 +266,14 @@ impl Device {
             self.eventing(Input::Timeout);
         }
     }
+}
+
+fn offers(services: &[HostedService]) -> Vec<Offer> {
+    let offer = |service: &HostedService| Offer {
+        path: service.path.clone(),
+        actions: service.events(),
+    };
+    services.iter().map(offer).collect()
 }
 
 fn hosted(service: &HostedService, base: &str) -> Hosted {

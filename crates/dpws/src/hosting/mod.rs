@@ -81,20 +81,41 @@ pub struct HostedService {
     pub path: Str,
     /// Its operations and events.
     pub wsdl: Wsdl,
-    /// The served document.
-    document: Arc<str>,
+    /// The served document, cut where the address of the service belongs.
+    document: Vec<Arc<str>>,
 }
 
+/// Stands in the served document for the address of the service. It contains no markup.
+const ADDRESS: &str = "urn:chappe:the-address-of-this-service";
+
 impl HostedService {
-    /// Creates a service from its WSDL.
+    /// Creates a service from its WSDL. Ports without an address get the one at which the client
+    /// reads the document.
     #[must_use]
     pub fn new(service_id: impl Into<Str>, path: impl Into<Str>, wsdl: Wsdl) -> Self {
-        let document = wsdl.to_text().into();
+        let mut addressed = wsdl.clone();
+        let services = addressed.services.iter_mut();
+        for port in services.flat_map(|service| &mut service.ports) {
+            port.address.get_or_insert_with(|| ADDRESS.to_owned());
+        }
+        let document = addressed.to_text();
         Self {
             service_id: service_id.into(),
             path: path.into(),
             wsdl,
-            document,
+            document: document.split(ADDRESS).map(Arc::from).collect(),
+        }
+    }
+
+    /// The document for clients that reach the device at `base`.
+    pub(super) fn document(&self, base: &str) -> Arc<str> {
+        match self.document.as_slice() {
+            [whole] => Arc::clone(whole),
+            parts => {
+                let address = format!("{base}{}", self.path);
+                let address = address.replace('&', "&amp;").replace(['<', '"'], "");
+                parts.join(&*address).into()
+            }
         }
     }
 
@@ -182,6 +203,11 @@ pub enum DeviceCommand {
     Eventing(SourceCommand),
     /// Replace the device's description.
     Describe(Box<ThisDevice>),
+    /// Replace the services. Subscriptions end of which no event is offered any more; calls under way
+    /// are answered.
+    SetServices(Vec<HostedService>),
+    /// Replace the types.
+    SetTypes(Vec<Name>),
 }
 
 /// An output of the device.

@@ -56,7 +56,7 @@ impl Device {
                 );
             }
             (Method::Get, Some(Resource::Service(index))) if query.eq_ignore_ascii_case("wsdl") => {
-                let document = self.config.services[index].document.clone();
+                let document = self.config.services[index].document(&request.base);
                 self.reply(request.token, Reply::document(document));
             }
             (Method::Get | Method::Other, Some(_)) => {
@@ -227,6 +227,11 @@ impl Device {
             .output
             .as_ref()
             .map(|output| output.action.clone());
+        let faults = operation.faults.iter().filter_map(|fault| {
+            let element = service.wsdl.element(fault)?;
+            Some((element.clone(), Str::Owned(fault.action.clone())))
+        });
+        let faults: Vec<_> = faults.collect();
         let mut envelope = request.envelope;
         let body = (!envelope.body.is_empty()).then(|| envelope.body.remove(0));
         let invocation = Invocation {
@@ -246,6 +251,7 @@ impl Device {
                 peer: request.peer,
                 request: envelope,
                 action: answer.unwrap_or_default().into(),
+                faults,
             };
             if !self.store_invocation(request.token, pending) {
                 return;

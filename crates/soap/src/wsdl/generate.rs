@@ -124,7 +124,15 @@ impl Wsdl {
                 "output",
                 found.and_then(|operation| operation.output.as_ref()),
             );
-            element.with_children(input).with_children(output)
+            let faults = found.into_iter().flat_map(|operation| &operation.faults);
+            let faults = faults.filter_map(|fault| {
+                let name = fault.name.clone()?;
+                let literal = with(extension("fault"), "name", name.clone());
+                let literal = with(literal, "use", "literal");
+                Some(with(wsdl("fault"), "name", name).with_child(literal))
+            });
+            let element = element.with_children(input).with_children(output);
+            element.with_children(faults)
         });
         Some(element.with_children(operations))
     }

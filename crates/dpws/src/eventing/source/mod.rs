@@ -17,7 +17,7 @@ use chappe_machine::{Input, Instant, Invariant, Machine, Output, Timers};
 use chappe_soap::{AddressingVersion, EndpointReference, Envelope};
 use chappe_xml::Str;
 
-use super::{AddressCheck, EndStatus, SourceConfig};
+use super::{AddressCheck, EndStatus, Offer, SourceConfig};
 use crate::ids::Ids;
 use delivery::{QUEUE_MIN, QueuedNotification};
 use spreading::OnTree;
@@ -242,16 +242,8 @@ impl EventSource {
             SourceCommand::Cancel {
                 subscription,
                 reason,
-            } => {
-                if self.subscriptions.contains_key(&subscription) {
-                    let status = EndStatus::SourceCancelling;
-                    self.end(subscription, Some((status.clone(), reason)));
-                    self.event(SourceEvent::Ended {
-                        subscription,
-                        status,
-                    });
-                }
-            }
+            } => self.cancel(subscription, reason),
+            SourceCommand::Offer(offers) => self.offer(offers),
             SourceCommand::Restore {
                 subscription,
                 request,
@@ -272,6 +264,37 @@ impl EventSource {
                     });
                 }
             }
+        }
+    }
+
+    fn cancel(&mut self, subscription: SubscriptionId, reason: Str) {
+        if self.subscriptions.contains_key(&subscription) {
+            let status = EndStatus::SourceCancelling;
+            self.end(subscription, Some((status.clone(), reason)));
+            self.event(SourceEvent::Ended {
+                subscription,
+                status,
+            });
+        }
+    }
+
+    fn offer(&mut self, offers: Vec<Offer>) {
+        self.config.offers = offers;
+        let offers = &self.config.offers;
+        let offered: BTreeSet<&Str> = offers.iter().flat_map(|offer| &offer.actions).collect();
+        let mut without = Vec::new();
+        for (id, subscription) in &mut self.subscriptions {
+            // A subscription on a tree ends whole: its membership is by action.
+            let is_offered = |action: &Str| offered.contains(action);
+            if subscription.on_tree.is_none() {
+                subscription.actions.retain(is_offered);
+            }
+            if !subscription.actions.iter().any(is_offered) {
+                without.push(*id);
+            }
+        }
+        for subscription in without {
+            self.cancel(subscription, "the device offers its events no more".into());
         }
     }
 

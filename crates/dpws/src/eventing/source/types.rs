@@ -8,7 +8,7 @@ use std::time::Duration;
 use chappe_soap::Envelope;
 use chappe_xml::{Element, Str};
 
-use crate::eventing::{EndStatus, Token, TreePeer, TreeSink};
+use crate::eventing::{EndStatus, Offer, Token, TreePeer, TreeSink};
 
 /// Identifies a subscription; known only to source and subscriber.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -119,6 +119,9 @@ pub enum SourceCommand {
         /// The reason, for people.
         reason: Str,
     },
+    /// Replace the services with events. Subscriptions keep the actions that are still offered, and end
+    /// without any.
+    Offer(Vec<Offer>),
     /// End all subscriptions and accept no new ones.
     Shutdown,
     /// Go on with a subscription of an earlier run, which is reported like a new one.

@@ -1,0 +1,283 @@
+//! Values of built-in types.
+
+use std::fmt::Write as _;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chappe_xml::{Name, Value};
+
+use super::{Message, ReadError, Reader, Types, WriteError, Writer, lexical};
+use crate::schema::{
+    LexicalError, NAMESPACE, XsdType, format_date_time, format_duration, parse_date_time,
+    parse_duration,
+};
+
+/// A value of a built-in type.
+pub trait Simple: Sized {
+    /// The type.
+    const TYPE: XsdType;
+
+    /// The value in a message.
+    fn to_value(&self) -> Value<'_>;
+
+    /// Parses the value.
+    ///
+    /// # Errors
+    /// The text is not a value of the type.
+    fn parse(text: &str) -> Result<Self, LexicalError>;
+}
+
+/// A type that `#[unit(…)]` may describe: numbers, lists of samples, and both optional or repeated.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no unit",
+    note = "`#[unit]` belongs to a number or to `Samples` of numbers; remove it, or make the field a number"
+)]
+pub trait Quantity {}
+
+impl<T: Quantity> Quantity for Option<T> {}
+impl<T: Quantity> Quantity for Vec<T> {}
+impl<T: Quantity> Quantity for Samples<T> {}
+
+/// A type that `#[sample_period_ms(…)]` may describe.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no samples",
+    note = "`#[sample_period_ms]` belongs to `Samples`, for example `Samples<f64>`"
+)]
+pub trait Sampled {}
+
+impl<T> Sampled for Samples<T> {}
+impl<T> Sampled for Option<Samples<T>> {}
+
+/// Samples of a waveform, as one list of numbers separated by spaces.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Samples<T>(pub Vec<T>);
+
+impl<T> From<Vec<T>> for Samples<T> {
+    fn from(samples: Vec<T>) -> Self {
+        Self(samples)
+    }
+}
+
+impl<T: Simple + Quantity> Message for Samples<T> {
+    fn declare(types: &mut Types) -> Name {
+        types.list(T::TYPE)
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) -> Result<(), WriteError> {
+        let mut text = String::new();
+        for (index, sample) in self.0.iter().enumerate() {
+            let separator = if index > 0 { " " } else { "" };
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{separator}{}", sample.to_value());
+        }
+        writer.value(Value::Text(text.into()))
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, ReadError> {
+        reader.value(|text| {
+            let samples = text.split_ascii_whitespace().map(T::parse);
+            samples.collect::<Result<_, _>>().map(Self)
+        })
+    }
+}
+
+impl Message for () {
+    fn declare(types: &mut Types) -> Name {
+        types.empty()
+    }
+
+    fn write(&self, _: &mut Writer<'_>) -> Result<(), WriteError> {
+        Ok(())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, ReadError> {
+        reader.child(&[]).map(|_| ())
+    }
+}
+
+/// The message of a simple type.
+macro_rules! message {
+    ($($type:ty),*) => {$(
+        impl Message for $type {
+            fn declare(_: &mut Types) -> Name {
+                Name::new(NAMESPACE, Self::TYPE.local())
+            }
+
+            fn write(&self, writer: &mut Writer<'_>) -> Result<(), WriteError> {
+                writer.value(self.to_value())
+            }
+
+            fn read(reader: &mut Reader<'_>) -> Result<Self, ReadError> {
+                reader.value(Self::parse)
+            }
+        }
+    )*};
+}
+
+message!(
+    bool,
+    i8,
+    i16,
+    i32,
+    i64,
+    u16,
+    u32,
+    u64,
+    f32,
+    f64,
+    String,
+    Vec<u8>,
+    Duration,
+    SystemTime
+);
+
+/// Integers; `xs:unsignedLong` exceeds the integers of events, so it is text.
+macro_rules! integer {
+    ($($type:ty: $xsd:ident $name:literal),*) => {$(
+        impl Quantity for $type {}
+
+        impl Simple for $type {
+            const TYPE: XsdType = XsdType::$xsd;
+
+            fn to_value(&self) -> Value<'_> {
+                match i64::try_from(*self) {
+                    Ok(integer) => Value::Integer(integer),
+                    Err(_) => Value::Text(self.to_string().into()),
+                }
+            }
+
+            fn parse(text: &str) -> Result<Self, LexicalError> {
+                text.trim().parse().map_err(|_| lexical($name, text))
+            }
+        }
+    )*};
+}
+
+integer!(
+    i8: Byte "xs:byte", i16: Short "xs:short", i32: Int "xs:int", i64: Long "xs:long",
+    u16: UnsignedShort "xs:unsignedShort", u32: UnsignedInt "xs:unsignedInt",
+    u64: UnsignedLong "xs:unsignedLong"
+);
+
+impl Simple for bool {
+    const TYPE: XsdType = XsdType::Boolean;
+
+    fn to_value(&self) -> Value<'_> {
+        Value::Boolean(*self)
+    }
+
+    fn parse(text: &str) -> Result<Self, LexicalError> {
+        let value = Value::from(text).boolean();
+        value.map_err(|_| lexical("xs:boolean", text))
+    }
+}
+
+impl Quantity for f64 {}
+
+impl Simple for f64 {
+    const TYPE: XsdType = XsdType::Double;
+
+    fn to_value(&self) -> Value<'_> {
+        Value::Double(*self)
+    }
+
+    fn parse(text: &str) -> Result<Self, LexicalError> {
+        let value = Value::from(text).double();
+        value.map_err(|_| lexical("xs:double", text))
+    }
+}
+
+impl Quantity for f32 {}
+
+impl Simple for f32 {
+    const TYPE: XsdType = XsdType::Float;
+
+    /// As text, because its shortest form as a double has more digits.
+    fn to_value(&self) -> Value<'_> {
+        match self.is_finite() {
+            true => Value::Text(self.to_string().into()),
+            false => Value::Double(f64::from(*self)),
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, LexicalError> {
+        let invalid = || lexical("xs:float", text);
+        let double = Value::from(text).double().map_err(|_| invalid())?;
+        match double.is_finite() {
+            // Rounding a double again could miss the nearest float.
+            true => text.trim().parse().map_err(|_| invalid()),
+            false => Ok(double as Self),
+        }
+    }
+}
+
+impl Simple for String {
+    const TYPE: XsdType = XsdType::String;
+
+    fn to_value(&self) -> Value<'_> {
+        Value::Text(self.as_str().into())
+    }
+
+    fn parse(text: &str) -> Result<Self, LexicalError> {
+        Ok(text.to_owned())
+    }
+}
+
+impl Simple for Vec<u8> {
+    const TYPE: XsdType = XsdType::Base64Binary;
+
+    fn to_value(&self) -> Value<'_> {
+        Value::Text(STANDARD.encode(self).into())
+    }
+
+    fn parse(text: &str) -> Result<Self, LexicalError> {
+        // White space may occur between characters (XML Schema part 2, section 3.2.16).
+        let packed: String = text.split_ascii_whitespace().collect();
+        STANDARD
+            .decode(packed)
+            .map_err(|_| lexical("xs:base64Binary", text))
+    }
+}
+
+impl Simple for Duration {
+    const TYPE: XsdType = XsdType::Duration;
+
+    /// Durations above 292 years are written as 292 years.
+    fn to_value(&self) -> Value<'_> {
+        let nanoseconds = i64::try_from(self.as_nanos()).unwrap_or(i64::MAX);
+        Value::Text(format_duration(nanoseconds).into())
+    }
+
+    fn parse(text: &str) -> Result<Self, LexicalError> {
+        let nanoseconds = parse_duration(text)?;
+        let nanoseconds = u64::try_from(nanoseconds);
+        let nanoseconds = nanoseconds.map_err(|_| lexical("xs:duration of zero or more", text))?;
+        Ok(Self::from_nanos(nanoseconds))
+    }
+}
+
+impl Simple for SystemTime {
+    const TYPE: XsdType = XsdType::DateTime;
+
+    /// Times before 1678 and after 2261 are written as the nearest of these years.
+    fn to_value(&self) -> Value<'_> {
+        let nanoseconds = match self.duration_since(UNIX_EPOCH) {
+            Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
+            Err(before) => {
+                let before = i64::try_from(before.duration().as_nanos());
+                before.map_or(i64::MIN, |before| -before)
+            }
+        };
+        Value::Text(format_date_time(nanoseconds).into())
+    }
+
+    fn parse(text: &str) -> Result<Self, LexicalError> {
+        let nanoseconds = parse_date_time(text)?;
+        let distance = Duration::from_nanos(nanoseconds.unsigned_abs());
+        Ok(match nanoseconds < 0 {
+            true => UNIX_EPOCH - distance,
+            false => UNIX_EPOCH + distance,
+        })
+    }
+}

@@ -1,0 +1,315 @@
+//! Goal: a typed message is the same whether it passes as a tree or as text, its schema says what it
+//! is, and wrong messages are refused with the path of the field.
+//! Method: arbitrary messages with every kind of field; handwritten wrong ones; arbitrary bytes.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use chappe_soap::message::{
+    self, Fault, Faults, Message, ReadError, Samples, Types, TypesError, Writer,
+};
+use chappe_soap::schema::{FieldPlace, Schemas, XsdType};
+use chappe_xml::{Element, Limits, Name, Namespace, text};
+use proptest::prelude::*;
+
+const NAMESPACE: &str = "https://example.org/everything";
+
+/// The state of a pump.
+#[derive(Message, Debug, Clone, Copy, PartialEq)]
+enum Mode {
+    /// It stands still.
+    Off,
+    #[name("half-speed")]
+    Half,
+    Full,
+}
+
+#[derive(Message, Debug, Clone, PartialEq)]
+struct Range {
+    #[unit("mm[Hg]")]
+    low: f64,
+    #[unit("mm[Hg]")]
+    high: Option<f64>,
+}
+
+/// All kinds of fields.
+#[derive(Message, Debug, Clone, PartialEq)]
+struct Everything {
+    /// Whether it runs.
+    running: bool,
+    r#type: String,
+    #[name("State")]
+    mode: Mode,
+    small: i8,
+    large: u64,
+    ratio: f32,
+    age: Duration,
+    at: SystemTime,
+    picture: Vec<u8>,
+    #[unit("mV")]
+    #[sample_period_ms(4)]
+    wave: Samples<f64>,
+    counts: Vec<i32>,
+    limits: Vec<Range>,
+    inner: Option<Crate>,
+}
+
+#[derive(Message, Debug, Clone, PartialEq)]
+struct Crate {
+    children: Vec<Crate>,
+    label: Option<String>,
+}
+
+fn namespace() -> Namespace {
+    NAMESPACE.into()
+}
+
+fn text_of<T: Message>(name: &str, message: &T) -> String {
+    let mut writer = text::Writer::default();
+    Writer::new(&mut writer, &namespace())
+        .root(name, message)
+        .unwrap();
+    writer.finish().unwrap()
+}
+
+fn from_text<T: Message>(name: &str, text: &[u8]) -> Result<T, ReadError> {
+    let mut reader = text::Reader::new(text, Limits::default())?;
+    message::from_source(&namespace(), name, &mut reader, Limits::default())
+}
+
+/// Text that survives XML: no carriage returns, which parsers replace, and no forbidden characters.
+fn any_text() -> impl Strategy<Value = String> {
+    "[ -~äß€\u{1f600}\n\t]{0,20}"
+}
+
+fn boxes() -> impl Strategy<Value = Crate> {
+    let label = proptest::option::of(any_text());
+    let leaf = label.prop_map(|label| Crate {
+        children: Vec::new(),
+        label,
+    });
+    leaf.prop_recursive(4, 16, 3, |inner| {
+        let children = proptest::collection::vec(inner, 0..3);
+        (children, proptest::option::of(any_text()))
+            .prop_map(|(children, label)| Crate { children, label })
+    })
+}
+
+prop_compose! {
+    fn limits()(low in any::<f64>().prop_filter("equal to itself", |low| !low.is_nan()),
+        high in proptest::option::of(-1e9..1e9)) -> Range {
+        Range { low, high }
+    }
+}
+
+prop_compose! {
+    fn everything()(
+        (running, r#type, small, large) in (any::<bool>(), any_text(), any::<i8>(), any::<u64>()),
+        mode in prop_oneof![Just(Mode::Off), Just(Mode::Half), Just(Mode::Full)],
+        ratio in any::<f32>().prop_filter("equal to itself", |ratio| !ratio.is_nan()),
+        age in 0..i64::MAX as u64,
+        at in any::<i64>(),
+        picture in proptest::collection::vec(any::<u8>(), 0..40),
+        wave in proptest::collection::vec(-1e6..1e6, 0..40),
+        counts in proptest::collection::vec(any::<i32>(), 0..5),
+        limits in proptest::collection::vec(limits(), 0..3),
+        inner in proptest::option::of(boxes()),
+    ) -> Everything {
+        let distance = Duration::from_nanos(at.unsigned_abs());
+        let at = if at < 0 { UNIX_EPOCH - distance } else { UNIX_EPOCH + distance };
+        Everything {
+            running, r#type, mode, small, large, ratio, age: Duration::from_nanos(age), at, picture,
+            wave: Samples(wave), counts, limits, inner,
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn tree_and_text_have_the_same_infoset(sent in everything()) {
+        let tree = message::to_element(&namespace(), "All", &sent);
+        let text = text_of("All", &sent);
+        prop_assert_eq!(&tree.to_text(), &text);
+        let by_tree: Everything = message::from_element(&namespace(), "All", &tree).unwrap();
+        let by_text: Everything = from_text("All", text.as_bytes()).unwrap();
+        let parsed = Element::parse(text.as_bytes()).unwrap();
+        let by_both: Everything = message::from_element(&namespace(), "All", &parsed).unwrap();
+        prop_assert_eq!(&by_tree, &sent);
+        prop_assert_eq!(&by_text, &sent);
+        prop_assert_eq!(&by_both, &sent);
+    }
+
+    #[test]
+    fn damaged_text_is_read_as_by_the_tree(sent in everything(), at in any::<proptest::sample::Index>(), byte in any::<u8>()) {
+        let mut text = text_of("All", &sent).into_bytes();
+        let at = at.index(text.len());
+        text[at] = byte;
+        let by_text = from_text::<Everything>("All", &text);
+        // What is no document is refused by both; the first fault that each finds may differ.
+        let by_tree = Element::parse(&text).map_err(ReadError::from)
+            .and_then(|tree| message::from_element::<Everything>(&namespace(), "All", &tree));
+        prop_assert_eq!(by_text.is_ok(), by_tree.is_ok());
+        if let (Ok(by_text), Ok(by_tree)) = (by_text, by_tree) {
+            prop_assert_eq!(format!("{by_text:?}"), format!("{by_tree:?}"));
+        }
+    }
+
+    #[test]
+    fn no_bytes_cause_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = from_text::<Everything>("All", &bytes);
+    }
+}
+
+#[test]
+fn the_schema_is_that_of_the_type() {
+    let mut types = Types::new(namespace());
+    let name = types.element::<Everything>("All", "");
+    let limits = types.element::<Range>("Limits", "");
+    let flag = types.element::<Flags>("Flags", "");
+    let schema = types.to_schema().unwrap();
+    let mut schemas = Schemas::default();
+    schemas.add("all.xsd", &schema).unwrap();
+    // Nested, so events of it need path rules.
+    assert!(schemas.flat(&name).is_err());
+
+    let flat = schemas.flat(&limits).unwrap();
+    assert_eq!(flat.fields.len(), 2);
+    assert_eq!(flat.fields[0].data_type, XsdType::Double);
+    assert_eq!(flat.fields[0].unit.as_deref(), Some("mm[Hg]"));
+    assert!(!flat.fields[0].optional && flat.fields[1].optional);
+
+    let flat = schemas.flat(&flag).unwrap();
+    let [mode, wave, bytes, at] = flat.fields.as_slice() else {
+        panic!("{flat:?}")
+    };
+    assert_eq!(mode.place, FieldPlace::Element);
+    assert_eq!(mode.enumeration, ["Off", "half-speed", "Full"]);
+    assert_eq!(mode.doc.as_deref(), Some("How it runs, and why."));
+    assert!(wave.list && wave.data_type == XsdType::Float);
+    assert_eq!(
+        wave.sample_period,
+        Some(Duration::from_micros(3_906) + Duration::from_nanos(250))
+    );
+    assert!(bytes.repeated && bytes.data_type == XsdType::Base64Binary);
+    assert_eq!(at.data_type, XsdType::DateTime);
+    let text = schema.to_text();
+    for documentation in [
+        "All kinds of fields.",
+        "Whether it runs.",
+        "It stands still.",
+    ] {
+        assert!(text.contains(documentation), "{documentation}");
+    }
+}
+
+#[derive(Message)]
+struct Flags {
+    /// How it runs,
+    /// and why.
+    mode: Mode,
+    #[sample_period_ms(3.90625)]
+    wave: Option<Samples<f32>>,
+    pictures: Vec<Vec<u8>>,
+    at: SystemTime,
+}
+
+#[test]
+fn the_error_names_the_field() {
+    let read = |content: &str| {
+        let text = format!("<L xmlns='{NAMESPACE}'>{content}</L>");
+        from_text::<Outer>("L", text.as_bytes())
+            .map(|_| ())
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(read("<a><low>1</low></a>"), Ok(()));
+    assert_eq!(read("<!-- c --> <a b='1'> <low> 1 </low> </a> "), Ok(()));
+    let wrong = [
+        ("", "L/a is missing"),
+        ("<a/>", "L/a/low is missing"),
+        (
+            "<a><low>x</low></a>",
+            "L/a/low: \"x\" is not a valid xs:double",
+        ),
+        ("<a><low/></a>", "L/a/low: \"\" is not a valid xs:double"),
+        ("<a><low>1</low><low>2</low></a>", "L/a/low is repeated"),
+        (
+            "<a><low><b/></low></a>",
+            "L/a/low has an element where a value is expected",
+        ),
+        (
+            "<a>text<low>1</low></a>",
+            "L/a has text between its elements",
+        ),
+        (
+            "<a><low>1</low><hihg>2</hihg></a>",
+            "L/a has no element {https://example.org/everything}hihg",
+        ),
+        ("<a xmlns=''/>", "L has no element a"),
+    ];
+    for (content, error) in wrong {
+        assert_eq!(read(content), Err(error.to_owned()), "{content}");
+    }
+    let other = from_text::<Outer>("L", b"<M/>").unwrap_err();
+    assert_eq!(other.to_string(), "L is expected, not M");
+}
+
+#[derive(Message, Debug)]
+struct Outer {
+    a: Range,
+}
+
+#[test]
+fn a_long_message_is_limited() {
+    let mut text = format!("<B xmlns='{NAMESPACE}'>");
+    text.push_str(&"<children/>".repeat(10_000));
+    text.push_str("</B>");
+    let mut reader = text::Reader::new(text.as_bytes(), Limits::default()).unwrap();
+    let limits = Limits::datagram();
+    let read = message::from_source::<Crate>(&namespace(), "B", &mut reader, limits);
+    assert!(read.unwrap_err().to_string().contains("expanded_bytes"));
+}
+
+#[test]
+fn one_name_for_two_types_is_refused() {
+    mod other {
+        #[derive(chappe_soap::message::Message)]
+        pub(super) struct Range {
+            pub(super) _low: f64,
+        }
+    }
+    let mut types = Types::new(namespace());
+    types.element::<Range>("A", "");
+    types.element::<other::Range>("B", "");
+    let error = types.to_schema().unwrap_err();
+    assert!(matches!(error, TypesError::Type { .. }), "{error}");
+    let mut types = Types::new(namespace());
+    types.element::<f64>("A", "");
+    types.element::<String>("A", "");
+    let error = types.to_schema().unwrap_err();
+    assert!(matches!(error, TypesError::Element { .. }), "{error}");
+}
+
+#[derive(Fault, Debug, PartialEq)]
+enum Refused {
+    /// the value is out of range
+    OutOfRange(Range),
+    NotNow,
+}
+
+#[test]
+fn faults_survive_a_message() {
+    let limits = Range {
+        low: 1.0,
+        high: None,
+    };
+    for sent in [Refused::OutOfRange(limits), Refused::NotNow] {
+        let fault = sent.to_fault(&namespace());
+        let text = fault.to_element().to_text();
+        let parsed = Element::parse(text.as_bytes()).unwrap();
+        let mut read = chappe_soap::Fault::from_element(&parsed).unwrap();
+        assert_eq!(Refused::from_fault(&read, &namespace()), Some(sent));
+        read.subcode = Some(Name::new("urn:other", "NotNow"));
+        assert_eq!(Refused::from_fault(&read, &namespace()), None);
+    }
+    let reason = Refused::NotNow.to_fault(&namespace()).reason;
+    assert_eq!(reason, "not now");
+}
