@@ -60,6 +60,8 @@ pub struct Device {
     pub(super) ids: Ids,
     pub(super) invocations: BTreeMap<Token, PendingInvocation>,
     pub(super) timers: Timers<Token>,
+    /// The sequence of answers to Probes by HTTP: its identifier and the last number.
+    pub(super) probe_sequence: (Str, u32),
     outputs: VecDeque<Output<DeviceTransmit, DeviceEvent>>,
     refusals: BTreeMap<HostRefusal, u64>,
     pub(super) now: Instant,
@@ -92,6 +94,7 @@ impl Device {
         Self {
             config,
             events,
+            probe_sequence: (ids.urn(), 0),
             ids,
             invocations: BTreeMap::new(),
             timers: Timers::default(),
@@ -152,7 +155,7 @@ impl Device {
         }
     }
 
-    fn host(&self, dialect: Dialect) -> Host {
+    pub(super) fn host(&self, dialect: Dialect) -> Host {
         let device_type = dialect.device_type();
         let others = self.config.types.iter().map(|name| dialect.translate(name));
         let others = others.filter(|name| *name != device_type);
@@ -210,6 +213,13 @@ impl Device {
             DeviceCommand::Reply { token, result } => self.answer(token, result),
             DeviceCommand::Eventing(command) => self.eventing(Input::Command(command)),
             DeviceCommand::Describe(this_device) => self.config.this_device = *this_device,
+            DeviceCommand::Announce {
+                scopes,
+                metadata_version,
+            } => {
+                self.config.scopes = scopes;
+                self.config.metadata_version = metadata_version;
+            }
         }
     }
 
