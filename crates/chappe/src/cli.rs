@@ -13,9 +13,10 @@ mod wrapper;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
-use chappe_identity::PublicKey;
+use chappe_identity::{Contact, PublicKey};
 use chappe_terminal::duration;
 use chappe_transport::tls::Fingerprint;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -242,8 +243,10 @@ pub(crate) struct Network {
     #[arg(long = "interface", value_name = "NAME")]
     pub interfaces: Vec<String>,
     /// Probe this host directly, without multicast; may be repeated.
-    #[arg(long = "host", value_name = "ADDRESS")]
-    pub hosts: Vec<IpAddr>,
+    ///
+    /// By UDP, or with the URL of a device, such as http://192.0.2.7:5357/device, by HTTP.
+    #[arg(long = "host", value_name = "ADDRESS|URL")]
+    pub hosts: Vec<Host>,
     /// Also search the distributed hash table, through this node; may be repeated.
     ///
     /// Nodes that answer multicast are used as entrances without this flag.
@@ -255,6 +258,30 @@ pub(crate) struct Network {
     /// Time to wait for answers.
     #[arg(long, default_value = "3s", value_parser = duration, value_name = "DURATION")]
     pub timeout: Duration,
+}
+
+/// A host to probe directly.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Host {
+    /// By UDP.
+    Address(IpAddr),
+    /// By HTTP, at the transport address of the device.
+    Url(Contact),
+}
+
+impl FromStr for Host {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.contains("://") {
+            true => Contact::parse(text, 0)
+                .map(Self::Url)
+                .map_err(|refusal| refusal.to_string()),
+            false => text.parse().map(Self::Address).map_err(|_| {
+                "neither an IP address nor a URL such as http://192.0.2.7:5357/device".to_owned()
+            }),
+        }
+    }
 }
 
 /// Flags of `find`.

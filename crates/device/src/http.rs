@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use chappe_dpws::exchange::Reply;
 use chappe_transport::Clock;
+use chappe_transport::http::header::{ALLOW, HeaderValue};
 use chappe_transport::http::{ClientLimits, Response, StatusCode};
 use chappe_xml::Limits;
 
@@ -17,9 +18,13 @@ pub(crate) fn response(reply: &Reply) -> Response {
 /// The HTTP response of a reply with this text as its content, if it has content.
 pub(crate) fn response_with(reply: &Reply, text: String) -> Response {
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    match reply.content_type() {
+    let response = match reply.content_type() {
         Some(media_type) => Response::new(status, media_type, text),
         None => Response::empty(status),
+    };
+    match reply.allow {
+        Some(methods) => response.with_header(ALLOW, HeaderValue::from_static(methods)),
+        None => response,
     }
 }
 

@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use chappe_soap::{Addressing, AddressingVersion, EndpointReference, Envelope, Fault, FaultCode};
-use chappe_xml::{Name, Str};
+use chappe_soap::{not_understood_header, upgrade_header, v1_1};
+use chappe_xml::{Element, Name, Str};
 
 use crate::Dialect;
 use crate::dialect::EVENTING;
@@ -17,6 +18,9 @@ pub const SOAP_CONTENT_TYPE: &str = "application/soap+xml; charset=utf-8";
 /// The media type of WSDL and schema documents.
 pub const XML_CONTENT_TYPE: &str = "text/xml; charset=utf-8";
 
+/// The address for messages to discard (WS-Addressing 1.0 core, section 2.1).
+pub const NONE: &str = "http://www.w3.org/2005/08/addressing/none";
+
 /// An HTTP reply, which the driver sends unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
@@ -24,6 +28,8 @@ pub struct Reply {
     pub status: u16,
     /// The body.
     pub content: Content,
+    /// The value of `Allow`: the methods of the path, if the status is 405.
+    pub allow: Option<&'static str>,
 }
 
 /// The body of a [`Reply`].
@@ -42,8 +48,6 @@ impl Reply {
     pub const ACCEPTED: Self = Self::empty(202);
     /// The path does not exist.
     pub const NOT_FOUND: Self = Self::empty(404);
-    /// The method is not supported.
-    pub const METHOD_NOT_ALLOWED: Self = Self::empty(405);
     /// Overload.
     pub const UNAVAILABLE: Self = Self::empty(503);
 
@@ -51,13 +55,27 @@ impl Reply {
         Self {
             status,
             content: Content::Empty,
+            allow: None,
+        }
+    }
+
+    /// The method is not supported, only these are (RFC 9110, section 15.5.6).
+    #[must_use]
+    pub fn method_not_allowed(allow: &'static str) -> Self {
+        Self {
+            allow: Some(allow),
+            ..Self::empty(405)
         }
     }
 
     /// A reply with a message: status 200, for a fault 400 if the sender is at fault and 500
-    /// otherwise.
+    /// otherwise. A message to the address [`NONE`] is discarded: the request is accepted without an
+    /// answer.
     #[must_use]
     pub fn message(envelope: Envelope) -> Self {
+        if envelope.addressing.to.as_deref() == Some(NONE) {
+            return Self::ACCEPTED;
+        }
         let status = match envelope.fault().map(|fault| fault.code) {
             None => 200,
             Some(FaultCode::Sender) => 400,
@@ -66,6 +84,7 @@ impl Reply {
         Self {
             status,
             content: Content::Envelope(Box::new(envelope)),
+            allow: None,
         }
     }
 
@@ -75,6 +94,7 @@ impl Reply {
         Self {
             status: 200,
             content: Content::Document(text),
+            allow: None,
         }
     }
 
@@ -148,49 +168,101 @@ fn with_parameters(mut envelope: Envelope, to: &EndpointReference) -> Envelope {
 /// Creates the answer to `request`, without body.
 #[must_use]
 pub fn reply(request: &Envelope, action: impl Into<Str>, message_id: impl Into<Str>) -> Envelope {
-    let addressing = Addressing {
+    answer(
+        request,
+        request.addressing.reply_to.as_ref(),
+        action,
+        message_id,
+    )
+}
+
+/// Creates the answer to `request` with a fault. It goes to `FaultTo` if there is one, and names of the
+/// profile and of WS-Addressing are those of the request's dialect.
+#[must_use]
+pub fn fault(request: &Envelope, fault: &Fault, message_id: impl Into<Str>) -> Envelope {
+    let Addressing {
+        version,
+        reply_to,
+        fault_to,
+        ..
+    } = &request.addressing;
+    let fault = Fault {
+        subcode: fault.subcode.as_ref().map(|name| translate(*version, name)),
+        ..fault.clone()
+    };
+    let action = fault_action(*version, &fault);
+    let to = fault_to.as_ref().or(reply_to.as_ref());
+    answer(request, to, action, message_id).with_body(fault.to_element())
+}
+
+fn answer(
+    request: &Envelope,
+    to: Option<&EndpointReference>,
+    action: impl Into<Str>,
+    message_id: impl Into<Str>,
+) -> Envelope {
+    let mut addressing = Addressing {
         message_id: Some(message_id.into()),
         ..request.addressing.reply(action)
     };
-    let envelope = Envelope::new(addressing);
-    match &request.addressing.reply_to {
-        Some(to) => with_parameters(envelope, to),
-        None => envelope,
+    let Some(to) = to else {
+        return Envelope::new(addressing);
+    };
+    addressing.to = Some(to.address.clone());
+    with_parameters(Envelope::new(addressing), to)
+}
+
+/// A name of the profile or of WS-Addressing in the dialect of this version; other names stay.
+fn translate(version: AddressingVersion, name: &Name) -> Name {
+    let mut name = dialect_of(version).translate(name);
+    let is_addressing = |dialect: &Dialect| name.namespace == dialect.addressing().namespace();
+    if Dialect::ALL.iter().any(is_addressing) {
+        name.namespace = version.namespace().into();
     }
+    name
 }
 
-/// Creates the answer to `request` with a fault.
+/// The reply to a body that is not a message, in the sender's versions of SOAP and WS-Addressing as far
+/// as they are known.
 #[must_use]
-pub fn fault(request: &Envelope, fault: &Fault, message_id: impl Into<Str>) -> Envelope {
-    let action = fault_action(request.addressing.version, fault);
-    reply(request, action, message_id).with_body(fault.to_element())
-}
-
-/// Creates the fault for a body that is not a message.
-#[must_use]
-pub fn unreadable(error: &chappe_soap::Error, message_id: impl Into<Str>) -> Envelope {
-    let code = match error {
-        chappe_soap::Error::VersionMismatch => FaultCode::VersionMismatch,
-        _ => FaultCode::Sender,
-    };
+pub fn unreadable(error: &chappe_soap::Error, message_id: impl Into<Str>) -> Reply {
+    use chappe_soap::Error;
+    if *error == Error::VersionMismatch {
+        return Reply {
+            status: 500,
+            ..Reply::document(v1_1::version_mismatch().into())
+        };
+    }
+    let is_other_version = matches!(error, Error::NotEnvelope(name) if name.local == "Envelope");
+    let version = error.addressing_version();
     let subcode = match error {
-        chappe_soap::Error::MissingHeader(_) => Some("MessageAddressingHeaderRequired"),
-        chappe_soap::Error::DuplicateHeader(_) => Some("InvalidAddressingHeader"),
-        _ => None,
+        Error::MissingHeader { .. } => Some("MessageAddressingHeaderRequired"),
+        _ => version.map(|_| "InvalidAddressingHeader"),
     };
+    let version = version.unwrap_or_default();
     let fault = Fault {
-        code,
-        subcode: subcode.map(|local| AddressingVersion::default().name(local)),
+        code: match is_other_version {
+            true => FaultCode::VersionMismatch,
+            false => FaultCode::Sender,
+        },
+        subcode: subcode.map(|local| version.fault_name(local)),
         reason: error.to_string().into(),
         detail: Vec::new(),
     };
-    unrelated_fault(&fault, message_id)
+    let mut envelope = unrelated(version, &fault, message_id);
+    if is_other_version {
+        envelope.headers.push(upgrade_header());
+    }
+    Reply::message(envelope)
 }
 
 /// Creates the fault for a message of which nothing may be used, so that it relates to none.
 #[must_use]
 pub fn unrelated_fault(fault: &Fault, message_id: impl Into<Str>) -> Envelope {
-    let version = AddressingVersion::default();
+    unrelated(AddressingVersion::default(), fault, message_id)
+}
+
+fn unrelated(version: AddressingVersion, fault: &Fault, message_id: impl Into<Str>) -> Envelope {
     let addressing = Addressing {
         message_id: Some(message_id.into()),
         to: Some(version.anonymous().into()),
@@ -231,13 +303,19 @@ pub fn action_not_supported(version: AddressingVersion, action: &str) -> Fault {
     Fault::sender(version.name("ActionNotSupported"), reason)
 }
 
-/// The fault for a mandatory header that is not understood (SOAP 1.2 part 1, section 5.4.8).
+/// The fault for mandatory headers that are not in `understood`, and the header blocks that name them
+/// (SOAP 1.2 part 1, section 5.4.8); `None` if there are none.
 #[must_use]
-pub fn not_understood(header: &Name) -> Fault {
-    Fault {
+pub fn not_understood(request: &Envelope, understood: &[Name]) -> Option<(Fault, Vec<Element>)> {
+    let headers = request.not_understood(understood);
+    let blocks = headers.map(|header| not_understood_header(&header.name));
+    let blocks: Vec<Element> = blocks.collect();
+    let first = &request.not_understood(understood).next()?.name;
+    let fault = Fault {
         code: FaultCode::MustUnderstand,
         subcode: None,
-        reason: format!("the header {header} has mustUnderstand but is not understood").into(),
+        reason: format!("the header {first} has mustUnderstand but is not understood").into(),
         detail: Vec::new(),
-    }
+    };
+    Some((fault, blocks))
 }

@@ -3,6 +3,7 @@
 use chappe_xml::{Element, Name, Str};
 
 use crate::Error;
+use crate::envelope::is_for_receiver;
 
 /// The two supported versions, which differ in namespace and defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -40,6 +41,27 @@ impl AddressingVersion {
             Self::V200408 => "http://schemas.xmlsoap.org/ws/2004/08/addressing/fault",
             Self::V200508 => "http://www.w3.org/2005/08/addressing/fault",
         }
+    }
+
+    /// The name of a fault's subcode, given by its name in the recommendation: two have another one in
+    /// the submission.
+    #[must_use]
+    pub fn fault_name(self, local: &'static str) -> Name {
+        self.name(match (self, local) {
+            (Self::V200408, "InvalidAddressingHeader") => "InvalidMessageInformationHeader",
+            (Self::V200408, "MessageAddressingHeaderRequired") => {
+                "MessageInformationHeaderRequired"
+            }
+            _ => local,
+        })
+    }
+
+    /// The type of the relationship of an answer to its request, which is the default: a URI in the
+    /// recommendation, a QName in the submission.
+    fn is_reply(self, header: &Element, kind: &str) -> bool {
+        // Some senders of the recommendation's namespace write the submission's QName.
+        header.resolve(&[], kind) == Some(self.name("Reply"))
+            || self == Self::V200508 && kind == "http://www.w3.org/2005/08/addressing/reply"
     }
 
     /// A name in this version's namespace.
@@ -123,6 +145,49 @@ impl EndpointReference {
     }
 }
 
+/// A relationship to another message that is not the request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Relationship {
+    /// Its type: a URI, or in 2004/08 the QName as `{namespace}local`.
+    pub kind: Str,
+    /// The identifier of the other message.
+    pub message_id: Str,
+}
+
+impl Relationship {
+    /// The kind in a `RelatesTo` header; `None` for an answer.
+    fn kind_of(version: AddressingVersion, header: &Element) -> Option<Str> {
+        let kind = header.attribute(&Name::local("RelationshipType"))?.trim();
+        if version.is_reply(header, kind) {
+            return None;
+        }
+        let name = match version {
+            AddressingVersion::V200408 => header.resolve(&[], kind),
+            AddressingVersion::V200508 => None,
+        };
+        Some(
+            name.map_or_else(|| kind.to_owned(), |name| name.to_string())
+                .into(),
+        )
+    }
+
+    fn to_element(&self, version: AddressingVersion) -> Element {
+        let header = Element::new(version.name("RelatesTo")).with_text(self.message_id.clone());
+        let qname = self
+            .kind
+            .strip_prefix('{')
+            .and_then(|rest| rest.split_once('}'));
+        let (header, kind) = match qname {
+            Some((namespace, local)) => (
+                header.with_namespace("rel", namespace.to_owned()),
+                format!("rel:{local}").into(),
+            ),
+            None => (header, self.kind.clone()),
+        };
+        header.with_attribute(Name::local("RelationshipType"), kind)
+    }
+}
+
 /// The message addressing properties.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Addressing {
@@ -136,6 +201,8 @@ pub struct Addressing {
     pub to: Option<Str>,
     /// The identifier of the message that this one answers.
     pub relates_to: Option<Str>,
+    /// Further relationships, in the order of the message.
+    pub relationships: Vec<Relationship>,
     /// The sender.
     pub from: Option<EndpointReference>,
     /// The destination of the answer; absent means anonymous in 2005/08.
@@ -165,29 +232,37 @@ impl Addressing {
         }
     }
 
-    /// Removes the addressing headers from `headers` and parses them.
+    /// Removes the addressing headers from `headers` and parses them. Those for another SOAP role are
+    /// none of this message (WS-Addressing 1.0 SOAP binding, section 3.2).
     ///
     /// # Errors
     /// The action is missing, a header is repeated or an endpoint reference is invalid.
     pub(crate) fn parse(headers: &mut Vec<Element>) -> Result<Self, Error> {
-        let version = headers
-            .iter()
-            .filter(|header| header.name.local == "Action")
-            .find_map(|header| AddressingVersion::from_namespace(&header.name.namespace))
-            .ok_or(Error::MissingHeader("Action"))?;
+        let version = version_of(headers)?;
         let mut found: [Option<Element>; 7] = Default::default();
+        let mut relationships = Vec::new();
         let mut others = Vec::new();
         for header in headers.drain(..) {
-            let slot = (header.name.namespace == version.namespace())
+            let is_known = header.name.namespace == version.namespace() && is_for_receiver(&header);
+            let slot = is_known
                 .then(|| HEADERS.iter().position(|local| header.name.local == *local))
                 .flatten();
-            match slot {
-                Some(slot) if found[slot].is_some() => {
-                    return Err(Error::DuplicateHeader(HEADERS[slot].into()));
-                }
-                Some(slot) => found[slot] = Some(header),
-                None => others.push(header),
+            let Some(slot) = slot else {
+                others.push(header);
+                continue;
+            };
+            if HEADERS[slot] == "RelatesTo"
+                && let Some(kind) = Relationship::kind_of(version, &header)
+            {
+                let message_id = Str::Owned(header.text().trim().to_owned());
+                relationships.push(Relationship { kind, message_id });
+                continue;
             }
+            if found[slot].is_some() {
+                let header = HEADERS[slot];
+                return Err(Error::DuplicateHeader { version, header });
+            }
+            found[slot] = Some(header);
         }
         *headers = others;
         let text = |slot: &Option<Element>| {
@@ -200,14 +275,16 @@ impl Addressing {
                 .transpose()
         };
         let [action, message_id, to, relates_to, from, reply_to, fault_to] = &found;
+        let header = "Action";
         Ok(Self {
             version,
             action: text(action)
                 .filter(|uri| !uri.is_empty())
-                .ok_or(Error::MissingHeader("Action"))?,
+                .ok_or(Error::MissingHeader { version, header })?,
             message_id: text(message_id),
             to: text(to),
             relates_to: text(relates_to),
+            relationships,
             from: reference(from)?,
             reply_to: reference(reply_to)?,
             fault_to: reference(fault_to)?,
@@ -226,7 +303,7 @@ impl Addressing {
                 .as_ref()
                 .map(|value| value.to_element(version, version.name(local)))
         };
-        [
+        let known = [
             text("To", &self.to),
             text("Action", &Some(self.action.clone())),
             text("MessageID", &self.message_id),
@@ -234,10 +311,10 @@ impl Addressing {
             reference("From", &self.from),
             reference("ReplyTo", &self.reply_to),
             reference("FaultTo", &self.fault_to),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
+        ];
+        let relationships = self.relationships.iter();
+        let relationships = relationships.map(|relationship| relationship.to_element(version));
+        known.into_iter().flatten().chain(relationships).collect()
     }
 
     /// The properties of the answer to this message.
@@ -253,4 +330,19 @@ impl Addressing {
             ..Self::new(self.version, action)
         }
     }
+}
+
+/// The version of the message's action; without an action, the error names the version of its other
+/// headers, for the fault.
+fn version_of(headers: &[Element]) -> Result<AddressingVersion, Error> {
+    let of = |header: &Element| AddressingVersion::from_namespace(&header.name.namespace);
+    let mut own = headers.iter().filter(|header| is_for_receiver(header));
+    let action = own
+        .clone()
+        .filter(|header| header.name.local == "Action")
+        .find_map(of);
+    action.ok_or_else(|| Error::MissingHeader {
+        version: own.find_map(of).unwrap_or_default(),
+        header: "Action",
+    })
 }

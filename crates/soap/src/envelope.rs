@@ -78,13 +78,16 @@ impl Envelope {
         self.headers.iter().find(|header| header.name == *name)
     }
 
-    /// The first mandatory header (mustUnderstand) that is not in `understood`.
-    #[must_use]
-    pub fn not_understood(&self, understood: &[Name]) -> Option<&Element> {
+    /// The mandatory headers (mustUnderstand) for this receiver that are not in `understood`.
+    pub fn not_understood<'a>(
+        &'a self,
+        understood: &'a [Name],
+    ) -> impl Iterator<Item = &'a Element> {
         let must_understand = Name::new(NAMESPACE, "mustUnderstand");
-        self.headers.iter().find(|header| {
+        self.headers.iter().filter(move |header| {
             matches!(header.attribute(&must_understand), Some("true" | "1"))
                 && !understood.contains(&header.name)
+                && is_for_receiver(header)
         })
     }
 
@@ -145,6 +148,17 @@ impl Envelope {
             self.to_element().to_text()
         )
     }
+}
+
+/// Whether a header is for the ultimate receiver, which also plays the role `next` (SOAP 1.2 part 1,
+/// section 2.2). Others are not processed here.
+pub(crate) fn is_for_receiver(header: &Element) -> bool {
+    let role = header.attribute(&Name::new(NAMESPACE, "role"));
+    let role = role.map(str::trim).filter(|role| !role.is_empty());
+    role.is_none_or(|role| {
+        let local = role.strip_prefix(NAMESPACE);
+        matches!(local, Some("/role/next" | "/role/ultimateReceiver"))
+    })
 }
 
 /// Removes the children of the Header and of the Body of an envelope in a version's namespace, each

@@ -2,6 +2,7 @@
 
 use chappe_xml::Name;
 
+use crate::AddressingVersion;
 use crate::addressing::REFERENCE_BYTES_MAX;
 
 /// A SOAP message is invalid.
@@ -32,11 +33,21 @@ pub enum Error {
     #[error("the Header or the Body has more than {0} children")]
     TooManyBlocks(usize),
     /// No action header in a known WS-Addressing namespace.
-    #[error("the WS-Addressing header {0} is missing")]
-    MissingHeader(&'static str),
+    #[error("the WS-Addressing header {header} is missing")]
+    MissingHeader {
+        /// The version of the message's other headers; the default if there are none.
+        version: AddressingVersion,
+        /// The header.
+        header: &'static str,
+    },
     /// A header is repeated.
-    #[error("the WS-Addressing header {0} is repeated")]
-    DuplicateHeader(String),
+    #[error("the WS-Addressing header {header} is repeated")]
+    DuplicateHeader {
+        /// The version of the message.
+        version: AddressingVersion,
+        /// The header.
+        header: &'static str,
+    },
     /// A part that the specification requires is missing.
     #[error("{element} has no {what}")]
     Incomplete {
@@ -55,4 +66,21 @@ pub enum Error {
         /// Bytes of its address and parameters.
         bytes: usize,
     },
+}
+
+impl Error {
+    /// The version of WS-Addressing that the invalid message uses, if the error lies in one of its
+    /// headers or endpoint references.
+    #[must_use]
+    pub fn addressing_version(&self) -> Option<AddressingVersion> {
+        match self {
+            Self::MissingHeader { version, .. } | Self::DuplicateHeader { version, .. } => {
+                Some(*version)
+            }
+            Self::Incomplete { element, .. } | Self::LongReference { element, .. } => {
+                AddressingVersion::from_namespace(&element.namespace)
+            }
+            _ => None,
+        }
+    }
 }

@@ -8,6 +8,29 @@ use crate::NAMESPACE;
 /// failed object.
 const REASON_CHARACTERS_MAX: usize = 1_024;
 
+/// The header of a `VersionMismatch` fault, with the supported version (SOAP 1.2 part 1, section 5.4.7).
+#[must_use]
+pub fn upgrade_header() -> Element {
+    let supported = Element::new(Name::new(NAMESPACE, "SupportedEnvelope"))
+        .with_namespace("env", NAMESPACE)
+        .with_attribute(Name::local("qname"), "env:Envelope");
+    Element::new(Name::new(NAMESPACE, "Upgrade")).with_child(supported)
+}
+
+/// A header of a `MustUnderstand` fault, with a header that is not understood (SOAP 1.2 part 1,
+/// section 5.4.8).
+#[must_use]
+pub fn not_understood_header(name: &Name) -> Element {
+    let header = Element::new(Name::new(NAMESPACE, "NotUnderstood"));
+    let qname = Name::local("qname");
+    match name.namespace.is_empty() {
+        true => header.with_attribute(qname, name.local.to_string()),
+        false => header
+            .with_namespace("nu", name.namespace.clone())
+            .with_attribute(qname, format!("nu:{}", name.local)),
+    }
+}
+
 /// The fault codes of SOAP 1.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultCode {

@@ -23,9 +23,9 @@ pub mod udp;
 pub mod v1_1;
 pub mod wsdl;
 
-pub use addressing::{Addressing, AddressingVersion, EndpointReference};
+pub use addressing::{Addressing, AddressingVersion, EndpointReference, Relationship};
 /// `#[derive(Fault)]`, see [`message::Faults`].
 pub use chappe_message_derive::Fault;
 pub use envelope::{Envelope, NAMESPACE};
 pub use error::Error;
-pub use fault::{Fault, FaultCode};
+pub use fault::{Fault, FaultCode, not_understood_header, upgrade_header};

@@ -8,7 +8,7 @@ use chappe_xml::{Element, Limits, Name, Str};
 
 use crate::envelope::take_blocks;
 use crate::security::WSSE;
-use crate::{Error, NAMESPACE as NAMESPACE_1_2};
+use crate::{Error, NAMESPACE as NAMESPACE_1_2, upgrade_header};
 
 /// The namespace of SOAP 1.1.
 pub const NAMESPACE: &str = "http://schemas.xmlsoap.org/soap/envelope/";
@@ -67,6 +67,24 @@ pub fn to_text(body: Element) -> String {
     let element = |local| Element::new(Name::new(NAMESPACE, local));
     let envelope = element("Envelope").with_namespace("soap", NAMESPACE);
     let envelope = envelope.with_child(element("Body").with_child(body));
+    let text = envelope.to_text();
+    format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>{text}")
+}
+
+/// The answer to a message of SOAP 1.1 where only SOAP 1.2 is understood, in the version of the sender:
+/// a `VersionMismatch` fault and a header with the supported version (SOAP 1.2 part 1, appendix A).
+#[must_use]
+pub fn version_mismatch() -> String {
+    let fault = Fault {
+        code: FaultCode::VersionMismatch,
+        text: Error::VersionMismatch.to_string().into(),
+        detail: Vec::new(),
+    };
+    let element = |local| Element::new(Name::new(NAMESPACE, local));
+    let envelope = element("Envelope")
+        .with_namespace("soap", NAMESPACE)
+        .with_child(element("Header").with_child(upgrade_header()))
+        .with_child(element("Body").with_child(fault.into_element()));
     let text = envelope.to_text();
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>{text}")
 }
@@ -174,6 +192,21 @@ mod tests {
         );
         let get = parse(&text).unwrap().body;
         assert_eq!(get.resolve(&[], "u:x"), Some(Name::owned("urn:u", "x")));
+    }
+
+    #[test]
+    fn another_version_is_answered_in_the_senders() {
+        let read = parse(&version_mismatch()).unwrap();
+        assert!(read.body.name.is(NAMESPACE, "Fault"));
+        let code = read.body.child(&Name::local("faultcode")).unwrap();
+        assert_eq!(code.text(), "soap:VersionMismatch");
+        let [upgrade] = &read.headers[..] else {
+            panic!("{:?}", read.headers);
+        };
+        let supported = upgrade.elements().next().unwrap();
+        let qname = supported.attribute(&Name::local("qname")).unwrap();
+        let envelope = Name::new(NAMESPACE_1_2, "Envelope");
+        assert_eq!(supported.resolve(&[upgrade], qname), Some(envelope));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use chappe_device::host::{CriticalityRule, Order};
+use chappe_dpws::Dialect;
 use chappe_terminal::duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Subcommand};
@@ -140,6 +141,11 @@ pub(crate) struct DeviceRun {
     /// The standard's default protects large networks; use less in small ones.
     #[arg(long, default_value = "2500ms", value_parser = duration, value_name = "DURATION")]
     pub announce_within: Duration,
+    /// Announce it in this dialect, 2009 or 2005; may be repeated. Default: 2009.
+    ///
+    /// SDC uses that of 2009, Windows that of 2005.
+    #[arg(long = "dialect", value_parser = dialect, value_name = "YEAR")]
+    pub dialects: Vec<Dialect>,
     /// End when standard input ends, as it does when the parent process ends.
     #[arg(long)]
     pub end_with_input: bool,
@@ -176,4 +182,12 @@ pub(crate) struct DeviceRun {
     /// Clients can then find it where multicast does not reach.
     #[arg(long = "entrance", value_name = "ADDRESS:PORT")]
     pub entrances: Vec<SocketAddr>,
+}
+
+fn dialect(year: &str) -> Result<Dialect, String> {
+    match year {
+        "2005" => Ok(Dialect::V2005),
+        "2009" => Ok(Dialect::V2009),
+        _ => Err("the dialects are 2005 and 2009".to_owned()),
+    }
 }

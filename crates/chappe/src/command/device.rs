@@ -30,15 +30,20 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
         let selection = flags
             .address
             .map_or(Selection::Network, |one| Selection::Addresses(vec![one]));
+        let defaults = HostOptions::default();
         let options = HostOptions {
             selection,
+            dialects: match flags.dialects.as_slice() {
+                [] => defaults.dialects.clone(),
+                given => given.to_vec(),
+            },
             port: flags.port,
             app_max_delay: flags.announce_within,
             tree: match &flags.tree {
                 Some(folder) => Some(tree(folder, &flags)?),
                 None => None,
             },
-            ..HostOptions::default()
+            ..defaults
         };
         let device = file.start(options, Drops::default()).map_err(failure)?;
         let addresses = device.host().addresses();

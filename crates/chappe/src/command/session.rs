@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::overlay;
 use super::published::Published;
-use crate::cli::Network;
+use crate::cli::{Host, Network};
 use crate::output::Failure;
 
 /// Pause before a silent device is asked again for its metadata.
@@ -83,6 +83,7 @@ impl Session {
             scopes,
             timeout: self.network.timeout,
         };
+        let mut matched = self.search_by_http(&search).await;
         let mut open = vec![self.client.search(&search).await.map_err(failure)?];
         if search.types.is_empty() {
             // Some devices ignore a Probe for everything and answer a Probe for type Device.
@@ -94,6 +95,7 @@ impl Session {
             open.push(self.client.search(&devices).await.map_err(failure)?);
         }
         for host in &self.network.hosts {
+            let Host::Address(host) = host else { continue };
             let to = SocketAddr::new(*host, DISCOVERY_PORT);
             open.push(self.client.search_at(to, &search).await.map_err(failure)?);
         }
@@ -104,7 +106,6 @@ impl Session {
             published.enter(*entrance).await?;
         }
         // Matches come before the address is known where it has to be asked for.
-        let mut matched: Vec<String> = Vec::new();
         let mut taken: Vec<String> = Vec::new();
         while !open.is_empty() || !describing.is_empty() || published.is_open() {
             tokio::select! {
@@ -150,6 +151,19 @@ impl Session {
         matched.retain(|endpoint| known.iter().all(|found| found.endpoint != *endpoint));
         matched.dedup();
         Ok(matched)
+    }
+
+    /// The devices that match at the hosts given by URL. A host without an answer is recorded as a drop.
+    async fn search_by_http(&self, search: &Search) -> Vec<String> {
+        let mut matched = Vec::new();
+        for host in &self.network.hosts {
+            if let Host::Url(contact) = host
+                && let Ok(found) = self.client.search_by_http(contact, search).await
+            {
+                matched.extend(found.into_iter().map(|found| found.endpoint));
+            }
+        }
+        matched
     }
 
     /// The device with this endpoint, transport address or name.

@@ -2,6 +2,7 @@
 
 mod describe;
 mod description;
+mod directed;
 mod discovery;
 mod documents;
 mod found;
@@ -267,6 +268,20 @@ impl DeviceClient {
         };
         self.shared.command(command).await?;
         Ok(id)
+    }
+
+    /// Searches at one HTTP address, which UDP does not reach: in each dialect until one is answered within
+    /// the limits of requests. Devices in the answer are added to the list. The caller vouches for the
+    /// address; the policy judges those in the answer.
+    ///
+    /// # Errors
+    /// There is no answer, or it is no answer to a Probe.
+    pub async fn search_by_http(
+        &self,
+        contact: &Contact,
+        search: &Search,
+    ) -> Result<Vec<Found>, Error> {
+        directed::search(&self.shared, contact, search).await
     }
 
     /// Resolves an endpoint by multicast; the answer arrives as [`Seen::Found`] or [`Seen::Changed`].

@@ -59,8 +59,7 @@ pub(super) async fn receive(shared: &Weak<Shared>, request: Request) -> Response
             let (peer, detail) = (request.peer.ip(), error.to_string());
             let reason = "notification is not a message";
             shared.drops.record(Hop::Event, reason, peer, detail, None);
-            let fault = exchange::unreadable(&error, shared.message_id());
-            return response(&Reply::message(fault));
+            return response(&exchange::unreadable(&error, shared.message_id()));
         }
     };
     let (peer, path) = ((request.peer, &shared.drops), (request.path, key));

@@ -53,6 +53,9 @@ pub struct HostOptions {
     /// The longest random delay before a Hello and before the answer to a Probe. Default 2.5 s
     /// (DPWS 1.1, APP_MAX_DELAY), which spares large networks. Use zero in small ones.
     pub app_max_delay: Duration,
+    /// The dialects in which the device is announced and found. Default the 2009 dialect; requests by HTTP
+    /// are answered in theirs.
+    pub dialects: Vec<Dialect>,
     /// Repetition of messages to the multicast group.
     pub multicast: Retransmission,
     /// Repetition of answers to one host.
@@ -84,6 +87,7 @@ impl Default for HostOptions {
             port: 0,
             policy: AddressPolicy::default(),
             app_max_delay: Duration::from_millis(2_500),
+            dialects: vec![Dialect::V2009],
             multicast: Retransmission::default(),
             unicast: Retransmission::default(),
             server: ServerLimits {
@@ -148,6 +152,7 @@ pub struct Builder {
     services: Vec<HostedService>,
     operations: Operations,
     options: HostOptions,
+    instance_id: u32,
 }
 
 impl std::fmt::Debug for Builder {
@@ -169,6 +174,7 @@ impl Builder {
             services: Vec::new(),
             operations: HashMap::new(),
             options: HostOptions::default(),
+            instance_id: instance_id(),
         }
     }
 
@@ -331,6 +337,9 @@ impl Builder {
         let config = DeviceConfig {
             path: DEVICE_PATH.into(),
             types: self.types.clone(),
+            scopes: self.scopes.iter().cloned().map(Into::into).collect(),
+            metadata_version: self.options.metadata_version,
+            instance_id: self.instance_id,
             this_model: self.model.clone(),
             this_device: self.device.clone(),
             eventing: SourceConfig {
@@ -349,16 +358,16 @@ impl Builder {
     }
 
     fn target(&self, interfaces: discovery::Announced, seed: u64) -> Config {
-        let instance_id = instance_id();
         Config {
             types: self.all_types(),
             scopes: self.scopes.iter().cloned().map(Into::into).collect(),
+            dialects: self.options.dialects.clone(),
             metadata_version: self.options.metadata_version,
             interfaces,
             app_max_delay: self.options.app_max_delay,
             multicast: self.options.multicast,
             unicast: self.options.unicast,
-            ..Config::new(self.endpoint.clone(), instance_id, seed)
+            ..Config::new(self.endpoint.clone(), self.instance_id, seed)
         }
     }
 }

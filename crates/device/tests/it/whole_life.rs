@@ -4,10 +4,12 @@
 //! Method: host and client in one process over the loopback, the device on its own address.
 
 use crate::common::*;
-use chappe_device::DeviceHost;
-use chappe_device::client::{Delivery, Seen};
+use chappe_device::client::{Delivery, Search, Seen};
 use chappe_device::host::endpoint_of;
+use chappe_device::{ClientOptions, DeviceHost, HostOptions, Selection};
+use chappe_dpws::Dialect;
 use chappe_dpws::eventing::{EndReason, EndStatus, SourceConfig};
+use chappe_identity::Contact;
 use chappe_soap::Fault;
 use chappe_transport::Drops;
 use chappe_transport::http::Error as HttpError;
@@ -46,6 +48,74 @@ async fn found_described_called() {
         .call(service, "urn:none", Element::new(name("Limit")))
         .await;
     assert_eq!(unknown.unwrap_err().reason(), "fault");
+    client.close().await;
+    host.stop().await;
+}
+
+#[tokio::test]
+async fn a_device_that_datagrams_do_not_reach_is_asked_by_http() {
+    let endpoint = endpoint();
+    let host = thermometer(&endpoint, host_options("127.0.2.31"))
+        .start(Drops::default())
+        .unwrap();
+    for dialect in Dialect::ALL {
+        // Without interfaces, it sends no datagrams.
+        let client = client(ClientOptions {
+            selection: Selection::Nowhere,
+            dialects: vec![dialect],
+            ..client_options()
+        });
+        let device = format!("http://{}/device", host.addresses()[0]);
+        let contact = Contact::parse(&device, 0).unwrap();
+        let search = |local| Search {
+            types: vec![Dialect::V2009.device_type(), name(local)],
+            scopes: vec!["https://example.org/ward".to_owned()],
+            ..Search::default()
+        };
+        let asking = client.search_by_http(&contact, &search("Sensor"));
+        let found = in_time("asked", asking).await.unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].endpoint, endpoint);
+        assert_eq!(found[0].dialect, dialect);
+        assert_eq!(found[0].xaddrs, std::slice::from_ref(&device));
+        assert_eq!(client.known(), found);
+        let description = in_time("described", client.describe(&found[0]))
+            .await
+            .unwrap();
+        assert_eq!(description.name(), "window side");
+        let asking = client.search_by_http(&contact, &search("Other"));
+        assert!(in_time("asked", asking).await.unwrap().is_empty());
+        // The service is no device.
+        let service = format!("http://{}/thermometer", host.addresses()[0]);
+        let contact = Contact::parse(&service, 0).unwrap();
+        let asking = client.search_by_http(&contact, &search("Sensor"));
+        assert_eq!(
+            in_time("asked", asking).await.unwrap_err().reason(),
+            "fault"
+        );
+        client.close().await;
+    }
+    host.stop().await;
+}
+
+#[tokio::test]
+async fn a_device_of_the_older_dialect_is_found_and_used() {
+    let endpoint = endpoint();
+    let options = HostOptions {
+        dialects: vec![Dialect::V2005],
+        ..host_options("127.0.2.32")
+    };
+    let host = thermometer(&endpoint, options)
+        .start(Drops::default())
+        .unwrap();
+    let client = client(client_options());
+    let description = described(&client, &endpoint).await;
+    assert_eq!(description.found.dialect, Dialect::V2005);
+    let service = description.service_of(LIMIT).unwrap();
+    let mut subscription = subscribed(&client, service).await;
+    host.notify(REPORT, report(21)).await.unwrap();
+    let event = in_time("event", subscription.next()).await.unwrap();
+    assert_eq!(number(&event), 21);
     client.close().await;
     host.stop().await;
 }

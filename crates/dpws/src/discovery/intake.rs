@@ -64,12 +64,24 @@ impl IntakeState {
     }
 
     /// Rejects duplicates and the machine's own messages.
-    pub(crate) fn check_duplicate(&mut self, message: &Message) -> Result<(), Dropped> {
+    pub(crate) fn check_duplicate(&self, message: &Message) -> Result<(), Dropped> {
         let id = &message.message_id;
-        match self.seen.arrived(id) {
+        match self.seen.classify(id) {
             Arrival::New => Ok(()),
             Arrival::Duplicate => Err(Dropped::new(DropReason::Duplicate, id.clone())),
             Arrival::Own => Err(Dropped::new(DropReason::Own, id.clone())),
+        }
+    }
+
+    /// Records a message's identifier, unless it was dropped for overload: its sender repeats it for that
+    /// very case.
+    pub(crate) fn arrived(&mut self, message: &Message, result: &Result<(), Dropped>) {
+        let is_overload = |dropped: &Dropped| {
+            let overloads = [DropReason::RateLimited, DropReason::QueueFull];
+            overloads.contains(&dropped.reason)
+        };
+        if !result.as_ref().is_err_and(is_overload) {
+            self.seen.arrived(&message.message_id);
         }
     }
 

@@ -139,7 +139,8 @@ impl Message {
             return Err(MessageError::NotDiscovery(action));
         };
         let sequence_name = dialect.discovery_name("AppSequence");
-        if let Some(header) = envelope.not_understood(std::slice::from_ref(&sequence_name)) {
+        let understood = std::slice::from_ref(&sequence_name);
+        if let Some(header) = envelope.not_understood(understood).next() {
             return Err(MessageError::NotUnderstood(header.name.clone()));
         }
         let body = envelope

@@ -16,7 +16,7 @@ mod drops;
 mod intake;
 pub mod message;
 mod rate;
-mod scopes;
+pub(crate) mod scopes;
 mod table;
 pub mod target_service;
 

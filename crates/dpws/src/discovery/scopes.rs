@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 
-use chappe_xml::Str;
+use chappe_soap::Fault;
+use chappe_xml::{Element, Name, Str};
 
+use super::Probe;
 use crate::Dialect;
 
 /// A rule that compares the scopes of a Probe with those of a target service.
@@ -84,6 +86,31 @@ impl MatchRule {
                 .any(|offered| self.matches(requested, offered))
         })
     }
+}
+
+impl Probe {
+    /// Whether a target service with these types (in either dialect) and scopes matches; `None` if the
+    /// match rule is unknown in this dialect.
+    pub(crate) fn matches(&self, dialect: Dialect, types: &[Name], scopes: &[Str]) -> Option<bool> {
+        let rule = match &self.match_by {
+            Some(uri) => MatchRule::from_uri(dialect, uri)?,
+            None => MatchRule::Rfc3986,
+        };
+        let has = |required: &Name| types.iter().any(|own| dialect.translate(own) == *required);
+        Some(self.types.iter().all(has) && rule.matches_all(&self.scopes, scopes))
+    }
+}
+
+/// The fault for a Probe with an unknown rule (WS-Discovery 1.1, section 5.1).
+pub(crate) fn unknown_rule(dialect: Dialect) -> Fault {
+    let name = dialect.discovery_name("MatchingRuleNotSupported");
+    let mut fault = Fault::sender(name, "the match rule is not supported");
+    let rules: Vec<_> = MatchRule::all(dialect)
+        .map(|rule| rule.uri(dialect))
+        .collect();
+    let detail = Element::new(dialect.discovery_name("SupportedMatchingRules"));
+    fault.detail.push(detail.with_text(rules.join(" ")));
+    fault
 }
 
 /// The parts of a URI that the rules compare, without query and fragment.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chappe_xml::Str;
 
-use super::TreeConfig;
+use super::{FilterDialect, TreeConfig};
 use crate::Dialect;
 
 /// A service that offers events.
@@ -45,6 +45,8 @@ pub struct SourceConfig {
     pub lease_default: Duration,
     /// Actions in one filter. Default 1,024: as many events as a WSDL can hold.
     pub filter_actions_max: usize,
+    /// Filter dialects beside that of actions. Default none.
+    pub filters: Vec<FilterDialect>,
     /// Notifications queued for one sink; a full queue drops the oldest. Default 64, at least 2.
     pub queue_max: usize,
     /// Consecutive failed deliveries that end a subscription. Default 3.
@@ -71,6 +73,7 @@ impl Default for SourceConfig {
             lease_max: Duration::from_secs(3_600),
             lease_default: Duration::from_secs(600),
             filter_actions_max: 1_024,
+            filters: Vec::new(),
             queue_max: 64,
             failures_max: 3,
             retry_delay: Duration::from_millis(500),

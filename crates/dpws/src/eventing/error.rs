@@ -1,4 +1,4 @@
-//! The faults of WS-Eventing, section 6, and of DPWS 1.1, section 5.2.
+//! The faults of WS-Eventing, section 6, and of DPWS 1.1, section 5.
 
 use chappe_soap::{AddressingVersion, Fault};
 use chappe_xml::{Element, Name, Str};
@@ -32,6 +32,9 @@ pub enum EventingFault {
     /// The subscription is unknown or cannot be renewed.
     #[error("the subscription cannot be renewed: {0}")]
     UnableToRenew(Str),
+    /// `NotifyTo` or `EndTo` has an address that the source cannot or may not contact.
+    #[error("the address cannot be used: {0}")]
+    DestinationUnreachable(Str),
     /// The message is incomplete or names an unknown subscription.
     #[error("the message is invalid: {0}")]
     InvalidMessage(Str),
@@ -47,6 +50,7 @@ impl EventingFault {
             Self::UnsupportedExpirationType => "UnsupportedExpirationType",
             Self::EventSourceUnableToProcess(_) => "EventSourceUnableToProcess",
             Self::UnableToRenew(_) => "UnableToRenew",
+            Self::DestinationUnreachable(_) => "DestinationUnreachable",
             Self::InvalidMessage(_) => "InvalidMessage",
         }
     }
@@ -57,6 +61,7 @@ impl EventingFault {
         let dialect = crate::exchange::dialect_of(version);
         let name = match self {
             Self::FilterActionNotSupported => dialect.dpws_name(self.local()),
+            Self::DestinationUnreachable(_) => version.name(self.local()),
             _ => Name::new(EVENTING, self.local()),
         };
         let detail = |local, text: Str| Element::new(Name::new(EVENTING, local)).with_text(text);
@@ -86,6 +91,12 @@ impl EventingFault {
         if Dialect::of_namespace(&subcode.namespace).is_some() {
             let own = subcode.local == "FilterActionNotSupported";
             return own.then_some(Self::FilterActionNotSupported);
+        }
+        let is_addressing =
+            |dialect: Dialect| subcode.namespace == dialect.addressing().namespace();
+        if Dialect::ALL.into_iter().any(is_addressing) {
+            let own = subcode.local == "DestinationUnreachable";
+            return own.then(|| Self::DestinationUnreachable(reason()));
         }
         if subcode.namespace != EVENTING {
             return None;

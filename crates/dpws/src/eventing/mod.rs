@@ -1,15 +1,16 @@
-//! WS-Eventing in the profile: push delivery, filtered by actions.
+//! WS-Eventing in the profile: push delivery, filtered by actions or in dialects of the application.
 //!
 //! [`EventSource`] is the device's side with the subscription manager, [`EventSink`] the client's;
 //! both are machines. [`message`] has the messages, [`EventingFault`] the faults.
 //!
 //! Sources: WS-Eventing (W3C submission, 15 March 2006, namespace of 2004/08); DPWS 1.1, section 5.
-//! Not implemented: delivery modes other than push, filters other than actions, the W3C
-//! recommendation of 2011, which no device uses.
+//! Not implemented: delivery modes other than push, filters by XPath, the W3C recommendation of 2011,
+//! which no device uses.
 
 mod compact;
 mod config;
 mod error;
+mod filter;
 pub mod message;
 mod sink;
 mod source;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 pub use compact::{Compact, CompactCodec, CompactError};
 pub use config::{ManagerStyle, Offer, SinkConfig, SourceConfig};
 pub use error::EventingFault;
+pub use filter::{FilterDialect, NotificationFilter};
 pub use message::{EndStatus, Expiration, Filter, Subscribe};
 pub use sink::{
     EndReason, EventSink, SinkCommand, SinkEvent, SinkReceive, SinkRefusal, SinkTransmit, Source,

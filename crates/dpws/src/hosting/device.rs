@@ -60,6 +60,8 @@ pub struct Device {
     pub(super) ids: Ids,
     pub(super) invocations: BTreeMap<Token, PendingInvocation>,
     pub(super) timers: Timers<Token>,
+    /// The sequence of answers to Probes by HTTP: its identifier and the last number.
+    pub(super) probe_sequence: (Str, u32),
     outputs: VecDeque<Output<DeviceTransmit, DeviceEvent>>,
     refusals: BTreeMap<HostRefusal, u64>,
     pub(super) now: Instant,
@@ -90,6 +92,7 @@ impl Device {
         Self {
             config,
             events,
+            probe_sequence: (ids.urn(), 0),
             ids,
             invocations: BTreeMap::new(),
             timers: Timers::default(),
@@ -150,7 +153,7 @@ impl Device {
         }
     }
 
-    fn host(&self, dialect: Dialect) -> Host {
+    pub(super) fn host(&self, dialect: Dialect) -> Host {
         let device_type = dialect.device_type();
         let others = self.config.types.iter().map(|name| dialect.translate(name));
         let others = others.filter(|name| *name != device_type);
@@ -214,6 +217,13 @@ impl Device {
                 self.eventing(Input::Command(offers));
             }
             DeviceCommand::SetTypes(types) => self.config.types = types,
+            DeviceCommand::Announce {
+                scopes,
+                metadata_version,
+            } => {
+                self.config.scopes = scopes;
+                self.config.metadata_version = metadata_version;
+            }
         }
     }
 

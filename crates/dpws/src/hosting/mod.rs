@@ -1,14 +1,15 @@
 //! A device's answers over HTTP: metadata, WSDL, subscriptions and operations.
 //!
 //! [`Device`] is a machine: its input is a request with its path, its output a reply with status
-//! code and content. The application's operations are events that it answers with a command. The
-//! device contains its [`EventSource`](crate::eventing::EventSource).
+//! code and content. The application's operations are events that it answers with a command. A Probe
+//! sent to the device's path is answered there too. The device contains its [`EventSource`](crate::eventing::EventSource).
 //!
 //! Sources: DPWS 1.1, sections 2 (messaging) and 4 (description); WS-Addressing 1.0 SOAP binding,
 //! Not implemented: answers on another connection than the request's, attachments, media types of
 //! the application.
 
 mod device;
+mod probe;
 mod requests;
 
 use std::net::SocketAddr;
@@ -37,6 +38,12 @@ pub struct DeviceConfig {
     pub path: Str,
     /// Its types; `dpws:Device` is added in the dialect of each message.
     pub types: Vec<Name>,
+    /// Its scopes (URIs), for Probes by HTTP.
+    pub scopes: Vec<Str>,
+    /// The version of its metadata, for the same.
+    pub metadata_version: u32,
+    /// Increases with every start of the device, as in its announcements.
+    pub instance_id: u32,
     /// Its model.
     pub this_model: ThisModel,
     /// The device's names and versions.
@@ -61,6 +68,9 @@ impl DeviceConfig {
             endpoint,
             path: "/device".into(),
             types: Vec::new(),
+            scopes: Vec::new(),
+            metadata_version: 1,
+            instance_id: 1,
             this_model: ThisModel::default(),
             this_device: ThisDevice::default(),
             services,
@@ -208,6 +218,13 @@ pub enum DeviceCommand {
     SetServices(Vec<HostedService>),
     /// Replace the types.
     SetTypes(Vec<Name>),
+    /// Replace what Probes by HTTP are answered with.
+    Announce {
+        /// Its scopes (URIs).
+        scopes: Vec<Str>,
+        /// The increased version of its metadata.
+        metadata_version: u32,
+    },
 }
 
 /// An output of the device.
@@ -289,6 +306,8 @@ pub enum HostRefusal {
     Destination,
     /// The path does not support the action.
     Action,
+    /// A Probe with an unknown match rule.
+    MatchRule,
     /// The limit of waiting operations is reached.
     Busy,
     /// The application exceeded its time limit.

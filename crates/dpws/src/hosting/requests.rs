@@ -2,21 +2,18 @@
 
 use chappe_machine::Input;
 use chappe_soap::wsdl::OperationKind;
-use chappe_soap::{AddressingVersion, EndpointReference, Envelope, Fault};
-use chappe_xml::{Name, Str};
+use chappe_soap::{AddressingVersion, Envelope, Fault};
+use chappe_xml::{Element, Name, Str};
 
 use super::device::{Device, PendingInvocation};
-use super::{DeviceEvent, HostRefusal, HttpRequest, Invocation, Method};
+use super::{DeviceEvent, HostRefusal, HttpRequest, Invocation, Method, probe};
 use crate::dialect::EVENTING;
 use crate::eventing::{Request, SourceReceive, Token};
-use crate::exchange::{self, Reply};
+use crate::exchange::{self, NONE, Reply};
 use crate::metadata::{
     GET_ACTION, GET_METADATA_ACTION, GET_METADATA_RESPONSE_ACTION, GetMetadata,
     transfer_get_response,
 };
-
-/// The address for messages to discard (WS-Addressing 1.0 core, section 2.1).
-const NONE: &str = "http://www.w3.org/2005/08/addressing/none";
 
 /// The resource of a path.
 #[derive(Debug, Clone, Copy)]
@@ -26,8 +23,8 @@ enum Resource {
     Manager,
 }
 
-/// A request rejected with a fault.
-struct Rejected(HostRefusal, Fault);
+/// A request rejected with a fault, and with headers that explain it.
+struct Rejected(HostRefusal, Fault, Vec<Element>);
 
 impl Device {
     pub(super) fn on_http(&mut self, request: HttpRequest) {
@@ -50,18 +47,19 @@ impl Device {
             (Method::Post(Err(error)), Some(_)) => {
                 self.refuse(request.peer, HostRefusal::Unreadable, error.to_string());
                 let urn = self.ids.urn();
-                self.reply(
-                    request.token,
-                    Reply::message(exchange::unreadable(&error, urn)),
-                );
+                self.reply(request.token, exchange::unreadable(&error, urn));
             }
             (Method::Get, Some(Resource::Service(index))) if query.eq_ignore_ascii_case("wsdl") => {
                 let document = self.config.services[index].document(&request.base);
                 self.reply(request.token, Reply::document(document));
             }
-            (Method::Get | Method::Other, Some(_)) => {
+            (Method::Get | Method::Other, Some(resource)) => {
                 self.refuse(request.peer, HostRefusal::Method, path);
-                self.reply(request.token, Reply::METHOD_NOT_ALLOWED);
+                let allow = match resource {
+                    Resource::Service(_) => "GET, POST",
+                    Resource::Device | Resource::Manager => "POST",
+                };
+                self.reply(request.token, Reply::method_not_allowed(allow));
             }
             (_, None) => {
                 self.refuse(request.peer, HostRefusal::Path, path);
@@ -95,8 +93,8 @@ impl Device {
 
     fn on_message(&mut self, resource: Resource, request: Request) {
         let (token, peer) = (request.token, request.peer);
-        if let Err(Rejected(reason, fault)) = self.validate(resource, &request.envelope) {
-            return self.fault(&request, reason, &fault);
+        if let Err(Rejected(reason, fault, headers)) = self.validate(resource, &request.envelope) {
+            return self.reject(&request, reason, &fault, headers);
         }
         let version = request.envelope.addressing.version;
         let dialect = exchange::dialect_of(version);
@@ -130,6 +128,7 @@ impl Device {
                     .with_body(metadata.to_element(dialect));
                 self.reply(token, Reply::message(answer));
             }
+            (Resource::Device, _) if probe::is_probe(&request.envelope) => self.on_probe(&request),
             (Resource::Service(index), _) => self.operation(index, request),
             _ => {
                 let fault = exchange::action_not_supported(version, &action);
@@ -141,13 +140,27 @@ impl Device {
         }
     }
 
-    fn fault(&mut self, request: &Request, reason: HostRefusal, fault: &Fault) {
+    pub(super) fn fault(&mut self, request: &Request, reason: HostRefusal, fault: &Fault) {
+        self.reject(request, reason, fault, Vec::new());
+    }
+
+    fn reject(
+        &mut self,
+        request: &Request,
+        reason: HostRefusal,
+        fault: &Fault,
+        headers: Vec<Element>,
+    ) {
         self.refuse(request.peer, reason, fault.reason.clone().into_owned());
         let urn = self.ids.urn();
         let mut envelope = exchange::fault(&request.envelope, fault, urn);
+        envelope.headers.extend(headers);
         // The answer uses this connection even if another address was refused.
-        let version = request.envelope.addressing.version;
-        envelope.addressing.to = Some(version.anonymous().into());
+        let anonymous = request.envelope.addressing.version.anonymous();
+        let to = envelope.addressing.to.get_or_insert(anonymous.into());
+        if !is_supported_reply(request.envelope.addressing.version, to) {
+            *to = anonymous.into();
+        }
         self.reply(request.token, Reply::message(envelope));
     }
 
@@ -156,15 +169,14 @@ impl Device {
         let identifier = Name::new(EVENTING, "Identifier");
         let mut understood = self.config.understood.clone();
         understood.push(identifier);
-        if let Some(header) = envelope.not_understood(&understood) {
-            let fault = exchange::not_understood(&header.name);
-            return Err(Rejected(HostRefusal::NotUnderstood, fault));
+        if let Some((fault, headers)) = exchange::not_understood(envelope, &understood) {
+            return Err(Rejected(HostRefusal::NotUnderstood, fault, headers));
         }
         let addressing = &envelope.addressing;
         let version = addressing.version;
         let refuse = |subcode, reason: String| {
-            let fault = Fault::sender(version.name(subcode), reason);
-            Err(Rejected(HostRefusal::Addressing, fault))
+            let fault = Fault::sender(version.fault_name(subcode), reason);
+            Err(Rejected(HostRefusal::Addressing, fault, Vec::new()))
         };
         for (header, to) in [
             ("ReplyTo", &addressing.reply_to),
@@ -172,7 +184,7 @@ impl Device {
         ] {
             if to
                 .as_ref()
-                .is_some_and(|to| !is_supported_reply(version, to))
+                .is_some_and(|to| !is_supported_reply(version, &to.address))
             {
                 let reason =
                     format!("{header} must be anonymous; other addresses are not supported");
@@ -191,10 +203,10 @@ impl Device {
         let to = addressing.to.as_deref().unwrap_or(version.anonymous());
         let own = &*self.config.endpoint.address;
         let is_urn = |uri: &str| uri.starts_with("urn:") || uri.starts_with("uuid:");
-        if is_urn(to) && to != own {
+        if is_urn(to) && to != own && !probe::is_to_all(envelope) {
             let reason = format!("{to} is not at this endpoint, which is {own}");
             let fault = Fault::sender(version.name("DestinationUnreachable"), reason);
-            return Err(Rejected(HostRefusal::Destination, fault));
+            return Err(Rejected(HostRefusal::Destination, fault, Vec::new()));
         }
         Ok(())
     }
@@ -278,6 +290,6 @@ impl Device {
 }
 
 /// Whether answers use the request's connection or are discarded.
-fn is_supported_reply(version: AddressingVersion, to: &EndpointReference) -> bool {
-    to.address == version.anonymous() || to.address == NONE
+fn is_supported_reply(version: AddressingVersion, to: &str) -> bool {
+    to == version.anonymous() || to == NONE
 }

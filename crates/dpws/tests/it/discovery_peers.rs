@@ -298,6 +298,10 @@ fn irrelevant_messages_are_dropped_with_their_reason() {
             sample!("probe-by-strcmp0.xml").replace("/a/b<", "/a<"),
             DropReason::NoMatch,
         ),
+        (
+            sample!("probe-by-strcmp0.xml").replace("/a/b<", &format!("/{}<", "a".repeat(2_048))),
+            DropReason::Invalid,
+        ),
         (elsewhere, DropReason::ReplyElsewhere),
         (not_understood, DropReason::NotUnderstood),
         ("<:/>".to_owned(), DropReason::Malformed),
@@ -391,4 +395,112 @@ fn requests_above_the_rate_are_dropped() {
             .count(DropReason::RateLimited),
         300
     );
+}
+
+#[test]
+fn a_question_dropped_for_its_rate_may_be_repeated() {
+    let (mut network, target) = started_target();
+    let probe = |n: u32| {
+        let id = format!("8000-00000000{n:04}");
+        sample!("sdc-probe.xml").replace("8000-000000000004", &id)
+    };
+    for n in 0..201 {
+        network.inject(target, peer(), false, probe(n).as_bytes());
+    }
+    let answered = |network: &Network| {
+        use chappe_dpws::discovery::target_service::Event;
+        let events = network.target_events.iter();
+        let answers = events.filter(|(_, event)| matches!(event, Event::Answered { .. }));
+        answers.count()
+    };
+    assert_eq!(answered(&network), 200);
+    network.run(Duration::from_secs(1));
+    for _ in 0..2 {
+        network.inject(target, peer(), false, probe(200).as_bytes());
+        assert_eq!(answered(&network), 201, "once");
+    }
+    let drops = network.target_machine(target).drops();
+    assert_eq!(drops.count(DropReason::RateLimited), 1);
+    assert_eq!(drops.count(DropReason::Duplicate), 1);
+}
+
+#[test]
+fn a_device_of_both_dialects_speaks_each() {
+    let mut network = Network::new(3, Faults::NONE);
+    let target = network.target(host(2), ENDPOINT, |config| {
+        config.dialects = Dialect::ALL.to_vec();
+        config.unicast.repeat = 0;
+        config.multicast.repeat = 0;
+    });
+    network.command_target(target, TargetCommand::Start);
+    network.run(Duration::from_secs(5));
+    let hellos = sent(&network, 0);
+    let dialects: std::collections::BTreeSet<_> =
+        hellos.iter().map(|(_, message)| message.dialect).collect();
+    assert_eq!((hellos.len(), dialects.len()), (2, 2));
+    for (text, message) in &hellos {
+        let Content::Hello(found) = &message.content else {
+            panic!("{message:?}");
+        };
+        assert_eq!(found.types, [message.dialect.device_type()]);
+        let other = Dialect::ALL.into_iter().find(|one| *one != message.dialect);
+        let foreign = other.is_some_and(|other| text.contains(other.dpws()));
+        assert!(
+            !foreign,
+            "sdc11073 drops datagrams that contain the other dialect"
+        );
+    }
+    let after = network.sent.len();
+    network.inject(target, peer(), true, sample!("wsdd-probe.xml").as_bytes());
+    network.run(Duration::from_secs(5));
+    let [(_, answer)] = &sent(&network, after)[..] else {
+        panic!("one answer");
+    };
+    assert_eq!(answer.dialect, Dialect::V2005);
+    assert_eq!(
+        answer.to.as_deref(),
+        Some(Dialect::V2005.addressing().anonymous())
+    );
+    assert_eq!(
+        answer.relates_to,
+        Some(read(sample!("wsdd-probe.xml")).message_id)
+    );
+    // In 2005, silence is the answer to a unicast Probe that does not match.
+    let after = network.sent.len();
+    let probe = sample!("wsdd-probe.xml")
+        .replace("Device<", "Other<")
+        .replace("urn:uuid:", "urn:uuid:f");
+    network.inject(target, peer(), false, probe.as_bytes());
+    network.run(Duration::from_secs(5));
+    assert_eq!(network.sent.len(), after);
+    let drops = network.target_machine(target).drops();
+    assert_eq!(drops.count(DropReason::NoMatch), 1);
+}
+
+#[test]
+fn a_device_of_both_dialects_is_one_in_the_newer() {
+    for (dialects, expected) in [
+        (vec![Dialect::V2005], Dialect::V2005),
+        (vec![Dialect::V2005, Dialect::V2009], Dialect::V2009),
+    ] {
+        let mut network = Network::new(4, Faults::NONE);
+        let client = network.client(host(1), |_| {});
+        let target = network.target(host(2), ENDPOINT, |config| config.dialects = dialects);
+        network.command_target(target, TargetCommand::Start);
+        let probe = Command::Probe {
+            id: 1,
+            types: vec![Dialect::V2009.device_type()],
+            scopes: Vec::new(),
+            timeout: Duration::from_secs(5),
+        };
+        network.command_client(client, probe);
+        network.run(Duration::from_secs(10));
+        let found = network.client_events.iter();
+        let found = found.filter(|(_, event)| matches!(event, Event::Found { .. }));
+        assert_eq!(found.count(), 1);
+        let known: Vec<_> = network.client_machine(client).all_known().collect();
+        assert_eq!(known.len(), 1);
+        assert_eq!(known[0].dialect, expected);
+        assert_eq!(known[0].target.types, [expected.device_type()]);
+    }
 }

@@ -10,9 +10,9 @@ use chappe_dpws::eventing::message::{
     DELIVERY_MODE_PUSH, Lease, Subscribe, SubscribeResponse, SubscriptionEnd, action,
 };
 use chappe_dpws::eventing::{
-    DropReason, EndStatus, EventSource, EventingFault, Expiration, Failure, Filter, ManagerStyle,
-    Notification, Offer, Request, SourceCommand, SourceConfig, SourceEvent, SourceReceive,
-    SourceRefusal, SourceTransmit, SubscriptionId, Token,
+    DropReason, EndStatus, EventSource, EventingFault, Expiration, Failure, Filter, FilterDialect,
+    ManagerStyle, Notification, NotificationFilter, Offer, Request, SourceCommand, SourceConfig,
+    SourceEvent, SourceReceive, SourceRefusal, SourceTransmit, SubscriptionId, Token,
 };
 use chappe_dpws::exchange::request;
 use chappe_machine::{Harness, Input, Instant, Output, drain};
@@ -227,6 +227,53 @@ fn subscription_lives_until_unsubscribe() {
 }
 
 #[test]
+fn filters_of_the_application_select_notifications() {
+    // The notifications below a number, which is a QName's local part: its prefix must be declared.
+    let below = FilterDialect::new("urn:x/below", |filter| {
+        let text = filter.text();
+        let name = filter
+            .resolve(&[], text.trim())
+            .ok_or("the prefix is not declared")?;
+        let limit: u32 = name.local[1..].parse().map_err(|_| "no number")?;
+        let passes: NotificationFilter =
+            Arc::new(move |_, body| body.text().parse().is_ok_and(|number: u32| number < limit));
+        Ok(passes)
+    });
+    let mut world = World::new(SourceConfig {
+        filters: vec![below],
+        ..config()
+    });
+    let filtered = |word: &'static str| Subscribe {
+        filter: Some(Filter {
+            dialect: Some("urn:x/below".into()),
+            actions: vec![word.into()],
+        }),
+        ..subscribe_message(&[], 60)
+    };
+    let refused = world.subscribe(1, &filtered("nowhere:n3"));
+    assert!(matches!(refused, Err(EventingFault::InvalidMessage(_))));
+    assert_eq!(world.refused(SourceRefusal::Malformed), 1);
+    world.subscribe(1, &filtered("wse:n3")).unwrap();
+    for number in [5, 2, 3] {
+        world.notify(REPORT, number);
+        let expected: &[&str] = if number == 2 { &["2"] } else { &[] };
+        assert_eq!(world.numbers(), expected);
+        for sent in world.notifications() {
+            world.delivered(sent.delivery);
+        }
+    }
+    let unknown = Subscribe {
+        filter: Some(Filter {
+            dialect: Some("urn:x/other".into()),
+            actions: Vec::new(),
+        }),
+        ..subscribe_message(&[], 60)
+    };
+    let refused = world.subscribe(1, &unknown);
+    assert_eq!(refused, Err(EventingFault::FilteringRequestedUnavailable));
+}
+
+#[test]
 fn a_subscription_goes_on_in_another_run() {
     let mut world = World::new(config());
     let granted = world
@@ -367,14 +414,19 @@ fn unsupported_requests_are_rejected_with_their_reason() {
             end_to: forbidden,
             ..good.clone()
         },
-        Subscribe {
-            notify_to: None,
-            ..good.clone()
-        },
     ] {
         let refused = world.subscribe(1, &message);
-        assert!(matches!(refused, Err(EventingFault::InvalidMessage(_))));
+        assert!(matches!(
+            refused,
+            Err(EventingFault::DestinationUnreachable(_))
+        ));
     }
+    let incomplete = Subscribe {
+        notify_to: None,
+        ..good.clone()
+    };
+    let refused = world.subscribe(1, &incomplete);
+    assert!(matches!(refused, Err(EventingFault::InvalidMessage(_))));
     for reason in [
         SourceRefusal::DeliveryMode,
         SourceRefusal::FilterDialect,
@@ -558,11 +610,18 @@ fn slow_sink_loses_oldest_and_blocks_none() {
 #[test]
 fn failed_notification_is_retried_unchanged() {
     let mut world = World::new(config());
-    world
-        .subscribe(1, &subscribe_message(&[REPORT], 600))
-        .unwrap();
+    let mut message = subscribe_message(&[REPORT], 600);
+    let parameter = Element::new(Name::new("urn:x", "Id")).with_text("7");
+    let notify_to = message.notify_to.as_mut().unwrap();
+    notify_to.reference_parameters.push(parameter);
+    world.subscribe(1, &message).unwrap();
     world.notify(REPORT, 1);
     let first = world.notifications().remove(0);
+    let sent = first.to_envelope();
+    let parameter = sent.header(&Name::new("urn:x", "Id")).unwrap();
+    assert_eq!(parameter.text(), "7");
+    let mark = Dialect::V2009.addressing().name("IsReferenceParameter");
+    assert_eq!(parameter.attribute(&mark), Some("true"));
     world.failed(first.delivery, Failure::Unreachable);
     assert!(world.notifications().is_empty(), "no retry without a pause");
     world.delivered(first.delivery);

@@ -184,6 +184,11 @@ fn faults_have_their_codes_and_actions() {
         ),
         (F::UnableToRenew("x".into()), FaultCode::Receiver, &eventing),
         (F::InvalidMessage("x".into()), FaultCode::Sender, &eventing),
+        (
+            F::DestinationUnreachable("x".into()),
+            FaultCode::Sender,
+            version.fault_action(),
+        ),
     ] {
         let written = fault.to_fault(version);
         assert_eq!(written.code, code, "{fault}");

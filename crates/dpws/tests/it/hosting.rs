@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chappe_dpws::Dialect;
+use chappe_dpws::discovery::{Content, Message, Probe};
 use chappe_dpws::eventing::message::{DELIVERY_MODE_PUSH, Subscribe, SubscribeResponse, action};
 use chappe_dpws::eventing::{SourceCommand, Token};
-use chappe_dpws::exchange::{Reply, request};
+use chappe_dpws::exchange::{self, NONE, Reply, request};
 use chappe_dpws::hosting::{
     Device, DeviceCommand, DeviceConfig, DeviceEvent, DeviceReceive, DeviceTransmit, HostRefusal,
     HostedService, HttpRequest, Invocation, Method,
@@ -19,8 +20,8 @@ use chappe_dpws::metadata::{
 };
 use chappe_machine::{Harness, Input, Output};
 use chappe_soap::wsdl::{OperationKind, Service, ServiceOperation, Wsdl};
-use chappe_soap::{EndpointReference, Envelope, Fault, FaultCode, NAMESPACE};
-use chappe_xml::{Element, Name};
+use chappe_soap::{EndpointReference, Envelope, Fault, FaultCode, NAMESPACE, v1_1};
+use chappe_xml::{Element, Limits, Name};
 use proptest::prelude::*;
 
 const URN: &str = "urn:uuid:0a6dc791-2be6-4991-9af1-454778a1917a";
@@ -245,10 +246,10 @@ fn application_timeout_is_a_fault() {
     let outputs = world.device.advance(Duration::from_secs(30)).unwrap();
     world.apply_outputs(outputs);
     assert_eq!(world.status(), 500);
-    assert_eq!(
-        world.message().unwrap().fault().unwrap().code,
-        FaultCode::Receiver
-    );
+    let fault = world.message().unwrap().fault().unwrap();
+    assert_eq!(fault.code, FaultCode::Receiver);
+    let unavailable = Dialect::V2009.addressing().name("EndpointUnavailable");
+    assert_eq!(fault.subcode, Some(unavailable));
     assert!(
         world
             .events
@@ -369,23 +370,203 @@ fn unreadable_or_misdirected_requests_are_rejected() {
         assert_eq!(world.status(), status, "{target}");
         assert_eq!(world.device.machine().refused(reason), before + 1);
     }
-    let old = br#"<e:Envelope xmlns:e="http://schemas.xmlsoap.org/soap/envelope/"><e:Body/></e:Envelope>"#;
-    world.http(
-        1,
-        "/clock",
-        Method::Post(Envelope::parse(old).map(Box::new)),
-    );
-    assert_eq!(world.status(), 500);
-    assert_eq!(
-        world.message().unwrap().fault().unwrap().code,
-        FaultCode::VersionMismatch
-    );
+    for (target, method, allow) in [
+        ("/clock", Method::Get, "GET, POST"),
+        ("/device", Method::Other, "POST"),
+    ] {
+        world.http(1, target, method);
+        assert_eq!(world.reply.as_ref().unwrap().allow, Some(allow));
+    }
     // Services accept subscriptions, the device itself does not.
     let version = Dialect::V2009.addressing();
     let to = EndpointReference::new(URN);
     let envelope = request(version, &to, action::SUBSCRIBE, "urn:uuid:1");
     world.post(1, "/device", &envelope);
     assert_eq!(world.device.machine().refused(HostRefusal::Action), 1);
+}
+
+/// SOAP 1.2 part 1, section 5.4.7 and appendix A.
+#[test]
+fn other_versions_of_soap_are_told_the_supported_one() {
+    let mut world = World::new();
+    let mut post = |text: &str| {
+        let read = Envelope::parse(text.as_bytes()).map(Box::new);
+        world.http(1, "/clock", Method::Post(read));
+        assert_eq!(world.status(), 500);
+        world.reply.clone().unwrap()
+    };
+    let old = v1_1::NAMESPACE;
+    let reply = post(&format!(
+        "<e:Envelope xmlns:e='{old}'><e:Body/></e:Envelope>"
+    ));
+    assert_eq!(reply.content_type(), Some("text/xml; charset=utf-8"));
+    let read = v1_1::Envelope::parse(reply.to_text().as_bytes(), Limits::default()).unwrap();
+    assert!(read.body.name.is(old, "Fault"));
+    assert!(read.headers[0].name.is(NAMESPACE, "Upgrade"));
+    let reply = post("<e:Envelope xmlns:e='urn:next'><e:Body/></e:Envelope>");
+    let read = Envelope::parse(reply.to_text().as_bytes()).unwrap();
+    assert_eq!(read.fault().unwrap().code, FaultCode::VersionMismatch);
+    assert!(read.headers[0].name.is(NAMESPACE, "Upgrade"));
+}
+
+/// SOAP 1.2 part 1, section 5.4.8.
+#[test]
+fn headers_that_are_not_understood_are_named() {
+    let mut world = World::new();
+    let names = [Name::new("urn:h", "One"), Name::new("urn:i", "Two")];
+    let mut asked = get();
+    for name in &names {
+        let header = Element::new(name.clone());
+        let must_understand = Name::new(NAMESPACE, "mustUnderstand");
+        asked = asked.with_header(header.with_attribute(must_understand, "1"));
+    }
+    let answer = world.post(1, "/clock", &asked).unwrap();
+    let named = answer.headers.iter().map(|header| {
+        assert!(header.name.is(NAMESPACE, "NotUnderstood"));
+        let qname = header.attribute(&Name::local("qname")).unwrap();
+        header.resolve(&[], qname).unwrap()
+    });
+    assert_eq!(named.collect::<Vec<_>>(), names);
+}
+
+/// WS-Addressing 1.0 core, section 2.1.
+#[test]
+fn replies_to_none_are_discarded() {
+    let none = || Some(EndpointReference::new(NONE));
+    let mut world = World::new();
+    let mut asked = get();
+    asked.addressing.reply_to = none();
+    asked.addressing.message_id = None;
+    world.post(1, "/clock", &asked);
+    let token = world.invocation().expect("the operation runs").token;
+    world.command(DeviceCommand::Reply {
+        token,
+        result: Ok(Some(Element::new(name("Time")))),
+    });
+    assert_eq!(world.reply, Some(Reply::ACCEPTED));
+    let version = Dialect::V2009.addressing();
+    let mut asked = transfer_get(version, &EndpointReference::new(URN), "urn:uuid:1");
+    asked.addressing.reply_to = none();
+    world.post(2, "/device", &asked);
+    assert_eq!(world.reply, Some(Reply::ACCEPTED));
+    // Faults go to FaultTo, which defaults to ReplyTo.
+    let anonymous = || Some(EndpointReference::new(version.anonymous()));
+    for (reply_to, fault_to, status) in [
+        (none(), None, 202),
+        (anonymous(), none(), 202),
+        (none(), anonymous(), 400),
+    ] {
+        let mut asked = get();
+        asked.addressing.action = "urn:what".into();
+        asked.addressing.reply_to = reply_to;
+        asked.addressing.fault_to = fault_to;
+        let answer = world.post(3, "/clock", &asked);
+        assert_eq!(world.status(), status);
+        assert_eq!(answer.is_some(), status == 400);
+    }
+}
+
+#[test]
+fn faults_have_the_namespaces_of_the_asker() {
+    let version = Dialect::V2005.addressing();
+    let to = EndpointReference::new("http://192.0.2.7:80/clock");
+    let ask = |action: &'static str| {
+        request(version, &to, action, "urn:uuid:9").with_body(Element::new(name("Get")))
+    };
+    let action = "http://x/clock/Clock/GetRequest";
+    let mut world = World::new();
+    let subcode = |answer: Option<Envelope>| {
+        let answer = answer.expect("a fault");
+        assert_eq!(answer.addressing.version, version);
+        assert_eq!(answer.addressing.action, version.fault_action());
+        answer.fault().unwrap().subcode.unwrap()
+    };
+    let mut without_id = ask(action);
+    without_id.addressing.message_id = None;
+    let found = subcode(world.post(1, "/clock", &without_id));
+    assert_eq!(found, version.name("MessageInformationHeaderRequired"));
+    let mut elsewhere = ask(action);
+    elsewhere.addressing.reply_to = Some(EndpointReference::new("http://203.0.113.1/"));
+    let found = subcode(world.post(1, "/clock", &elsewhere));
+    assert_eq!(found, version.name("InvalidMessageInformationHeader"));
+    let found = subcode(world.post(1, "/clock", &ask("urn:what")));
+    assert_eq!(found, version.name("ActionNotSupported"));
+    // A fault of the application, which does not know the asker's version.
+    world.post(2, "/clock", &ask(action));
+    let fault = exchange::action_not_supported(Dialect::V2009.addressing(), action);
+    world.command(DeviceCommand::Reply {
+        token: Token(2),
+        result: Err(fault),
+    });
+    let found = subcode(world.message());
+    assert_eq!(found, version.name("ActionNotSupported"));
+    // A message that cannot be read to its end.
+    let twice = ask(action)
+        .to_text()
+        .replacen("<wsa:To>", "<wsa:To>x</wsa:To><wsa:To>", 1);
+    let read = Envelope::parse(twice.as_bytes()).map(Box::new);
+    world.http(3, "/clock", Method::Post(read));
+    let found = subcode(world.message());
+    assert_eq!(found, version.name("InvalidMessageInformationHeader"));
+}
+
+/// DPWS 1.1, R1015, R1021 and R1022.
+#[test]
+fn probes_by_http_are_answered() {
+    let mut world = World::new();
+    world.command(DeviceCommand::Announce {
+        scopes: vec!["http://example.org/ward/3".into()],
+        metadata_version: 7,
+    });
+    let mut numbers = Vec::new();
+    for dialect in Dialect::ALL {
+        let version = dialect.addressing();
+        let mut ask = |types: &[Name], scope: &'static str, match_by: Option<&'static str>| {
+            let probe = Message {
+                dialect,
+                message_id: "urn:uuid:5".into(),
+                relates_to: None,
+                to: Some(dialect.multicast_to().into()),
+                reply_to: Some(version.anonymous().into()),
+                sequence: None,
+                content: Content::Probe(Probe {
+                    types: types.to_vec(),
+                    scopes: vec![scope.into()],
+                    match_by: match_by.map(Into::into),
+                }),
+            };
+            world.post(1, "/device", &probe.to_envelope(&[])).unwrap()
+        };
+        let types = [dialect.device_type(), name("Timepiece")];
+        let answer = ask(&types, "http://example.org/ward", None);
+        let answer = Message::from_envelope(&answer).unwrap();
+        assert_eq!(answer.dialect, dialect);
+        assert_eq!(answer.relates_to.as_deref(), Some("urn:uuid:5"));
+        numbers.push(answer.sequence.unwrap().message_number);
+        let Content::ProbeMatches(targets) = answer.content else {
+            panic!("{:?}", answer.content);
+        };
+        assert_eq!(targets.len(), 1);
+        assert_eq!(targets[0].endpoint.address, URN);
+        assert_eq!(targets[0].types, types);
+        assert_eq!(targets[0].xaddrs, ["http://192.0.2.7:80/device"]);
+        assert_eq!(targets[0].metadata_version, 7);
+        for (types, scope) in [
+            (&[name("Other")], "http://example.org/ward"),
+            (&[name("Timepiece")], "http://example.org/hall"),
+        ] {
+            let answer = Message::from_envelope(&ask(types, scope, None)).unwrap();
+            assert_eq!(answer.content, Content::ProbeMatches(Vec::new()));
+        }
+        let fault = ask(&[], "http://example.org/ward", Some("urn:rule")).fault();
+        let subcode = fault.unwrap().subcode;
+        assert_eq!(
+            subcode,
+            Some(dialect.discovery_name("MatchingRuleNotSupported"))
+        );
+    }
+    assert_eq!(numbers, [1, 4], "unmatched Probes are answered too");
+    assert_eq!(world.device.machine().refused(HostRefusal::MatchRule), 2);
 }
 
 #[test]
@@ -446,6 +627,7 @@ proptest! {
             "http://schemas.xmlsoap.org/ws/2004/08/eventing/Renew",
             "http://schemas.xmlsoap.org/ws/2004/09/mex/GetMetadata/Request",
             "http://schemas.xmlsoap.org/ws/2004/09/transfer/Get",
+            "http://docs.oasis-open.org/ws-dd/ns/discovery/2009/01/Probe",
         ]),
         old in any::<bool>(),
         body in any::<bool>(),

@@ -1,5 +1,6 @@
 //! The integration tests of `chappe-dpws` in one program: linking one takes seconds.
 
+mod conformance;
 mod discovery_floods;
 mod discovery_messages;
 mod discovery_network;

@@ -74,17 +74,23 @@ impl Seen {
         self.insert(self.fingerprint(id), true);
     }
 
-    /// Classifies and records a received message.
-    pub fn arrived(&mut self, id: &str) -> Arrival {
-        let fingerprint = self.fingerprint(id);
-        match self.own.get(&fingerprint) {
+    /// Classifies a received message without recording it.
+    #[must_use]
+    pub fn classify(&self, id: &str) -> Arrival {
+        match self.own.get(&self.fingerprint(id)) {
             Some(true) => Arrival::Own,
             Some(false) => Arrival::Duplicate,
-            None => {
-                self.insert(fingerprint, false);
-                Arrival::New
-            }
+            None => Arrival::New,
         }
+    }
+
+    /// Classifies and records a received message.
+    pub fn arrived(&mut self, id: &str) -> Arrival {
+        let arrival = self.classify(id);
+        if arrival == Arrival::New {
+            self.insert(self.fingerprint(id), false);
+        }
+        arrival
     }
 
     /// The number of stored identifiers.

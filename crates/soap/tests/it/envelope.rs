@@ -4,6 +4,7 @@
 
 use chappe_soap::{
     Addressing, AddressingVersion, EndpointReference, Envelope, Error, Fault, NAMESPACE,
+    Relationship,
 };
 use chappe_xml::{Element, Name};
 
@@ -92,11 +93,25 @@ fn broken_envelopes_get_the_right_error() {
     let body = "<s:Body/>";
     assert!(envelope(&format!("{action}{body}")).is_ok());
     assert_eq!(envelope(action), Err(Error::NoBody));
-    assert_eq!(envelope(body), Err(Error::MissingHeader("Action")));
+    let version = AddressingVersion::V200508;
+    let header = "Action";
+    let missing = Err(Error::MissingHeader { version, header });
+    assert_eq!(envelope(body), missing);
     let empty = "<s:Header><a:Action> </a:Action></s:Header><s:Body/>";
-    assert_eq!(envelope(empty), Err(Error::MissingHeader("Action")));
+    assert_eq!(envelope(empty), missing);
     let twice = "<s:Header><a:Action>u</a:Action><a:To>v</a:To><a:To>w</a:To></s:Header><s:Body/>";
-    assert_eq!(envelope(twice), Err(Error::DuplicateHeader("To".into())));
+    assert_eq!(
+        envelope(twice),
+        Err(Error::DuplicateHeader {
+            version,
+            header: "To"
+        })
+    );
+    // Errors name the sender's version, for the fault.
+    let old = AddressingVersion::V200408;
+    let without_action = format!("<s:Header><o:To xmlns:o='{}'/></s:Header>", old.namespace());
+    let error = envelope(&format!("{without_action}{body}")).expect_err("no action");
+    assert_eq!(error.addressing_version(), Some(old));
     for children in [
         format!("{action}{body}{body}"),
         format!("{action}{action}{body}"),
@@ -126,11 +141,88 @@ fn unknown_mandatory_header_is_reported() {
     )
     .expect("an envelope");
     let known = Name::new("urn:p", "K");
-    assert_eq!(
-        read.not_understood(&[]).map(|header| header.name.clone()),
-        Some(known.clone())
-    );
-    assert_eq!(read.not_understood(&[known]), None);
+    let names = |understood: &[Name]| -> Vec<Name> {
+        let headers = read.not_understood(understood);
+        headers.map(|header| header.name.clone()).collect()
+    };
+    assert_eq!(names(&[]), std::slice::from_ref(&known));
+    assert!(names(&[known]).is_empty());
+}
+
+/// SOAP 1.2 part 1, section 2.2: without a role, and in these two, a header is for the receiver.
+#[test]
+fn headers_for_other_roles_are_not_ours() {
+    let roles = format!("{NAMESPACE}/role");
+    for (role, is_ours) in [
+        (String::new(), true),
+        (format!("{roles}/next"), true),
+        (format!("{roles}/ultimateReceiver"), true),
+        (format!("{roles}/none"), false),
+        ("urn:relay".to_owned(), false),
+    ] {
+        let read = envelope(&format!(
+            "<s:Header><a:Action>urn:x</a:Action><a:To s:role='{role}'>urn:there</a:To>\
+             <p:K xmlns:p='urn:p' s:mustUnderstand='1' s:role='{role}'/></s:Header><s:Body/>",
+        ))
+        .expect("an envelope");
+        assert_eq!(
+            read.not_understood(&[]).count(),
+            usize::from(is_ours),
+            "{role}"
+        );
+        assert_eq!(read.addressing.to.is_some(), is_ours, "{role}");
+    }
+    // One header for each role is no repetition.
+    let read = envelope(
+        "<s:Header><a:Action>urn:x</a:Action><a:To>urn:me</a:To>\
+         <a:To s:role='urn:relay'>urn:relay</a:To></s:Header><s:Body/>",
+    )
+    .expect("an envelope");
+    assert_eq!(read.addressing.to.as_deref(), Some("urn:me"));
+}
+
+#[test]
+fn relationships_may_be_repeated() {
+    let relationship = |kind: &'static str, id: &'static str| Relationship {
+        kind: kind.into(),
+        message_id: id.into(),
+    };
+    for (version, kind) in [
+        (AddressingVersion::V200408, "{urn:k}After"),
+        (AddressingVersion::V200508, "urn:k/after"),
+    ] {
+        let addressing = Addressing {
+            relates_to: Some("urn:asked".into()),
+            relationships: vec![relationship(kind, "urn:one"), relationship(kind, "urn:two")],
+            ..Addressing::new(version, "urn:x/Do")
+        };
+        let sent = Envelope::new(addressing.clone());
+        let read = Envelope::parse(sent.to_text().as_bytes()).expect("a valid envelope");
+        assert_eq!(read.addressing, addressing);
+    }
+    for kind in [
+        "",
+        "RelationshipType='a:Reply'",
+        "RelationshipType='http://www.w3.org/2005/08/addressing/reply'",
+    ] {
+        let header = |id| format!("<a:RelatesTo {kind}>{id}</a:RelatesTo>");
+        let with = |headers: String| {
+            envelope(&format!(
+                "<s:Header><a:Action>u</a:Action>{headers}</s:Header><s:Body/>"
+            ))
+        };
+        let read = with(header("urn:asked")).expect("an envelope").addressing;
+        assert_eq!(read.relates_to.as_deref(), Some("urn:asked"), "{kind}");
+        assert!(read.relationships.is_empty());
+        let twice = with(format!("{}{}", header("urn:one"), header("urn:two")));
+        assert!(matches!(
+            twice,
+            Err(Error::DuplicateHeader {
+                header: "RelatesTo",
+                ..
+            })
+        ));
+    }
 }
 
 #[test]

@@ -36,6 +36,17 @@ impl Client {
         }
         let message = intake::read(datagram)?;
         self.intake.check_duplicate(&message)?;
+        let result = self.on_message(now, datagram, &message);
+        self.intake.arrived(&message, &result);
+        result
+    }
+
+    fn on_message(
+        &mut self,
+        now: Instant,
+        datagram: &Inbound,
+        message: &Message,
+    ) -> Result<(), Dropped> {
         if !self.config.dialects.contains(&message.dialect) {
             let detail = message.dialect.discovery();
             return Err(Dropped::new(DropReason::OtherDialect, detail));
@@ -52,11 +63,11 @@ impl Client {
             Content::Hello(target) => self.on_hello(origin(Via::Hello), target),
             Content::Bye(target) => self.on_bye(origin(Via::Hello), target),
             Content::ProbeMatches(targets) => {
-                let request = self.request(&message)?;
+                let request = self.request(message)?;
                 self.on_probe_matches(origin(Via::Probe), request, targets)
             }
             Content::ResolveMatches(target) => {
-                let request = self.request(&message)?;
+                let request = self.request(message)?;
                 self.on_resolve_matches(origin(Via::Resolve), request, target.as_ref())
             }
             Content::Probe(_) | Content::Resolve(_) => Err(Dropped::new(
@@ -339,7 +350,8 @@ impl Client {
         let Some(known) = self.table.get(&target.endpoint.address) else {
             return Ok(true);
         };
-        if !differs(&known.target, &target) {
+        // A device of both dialects is used in the newer one.
+        if !differs(&known.target, &target) && known.dialect >= origin.dialect {
             return Ok(true);
         }
         if known.confirmed && known.from.ip() != origin.from.ip() {
@@ -427,13 +439,17 @@ fn is_on_host(xaddr: &str, host: &str) -> bool {
         .is_some_and(|(_, rest)| rest.is_empty() || rest.starts_with([':', '/', ']', '%']))
 }
 
-/// Whether `received` contradicts `known`. Absent fields contradict nothing.
+/// Whether `received` contradicts `known`. Absent fields contradict nothing, and neither do names of the
+/// profile in the other dialect.
 fn differs(known: &Target, received: &Target) -> bool {
     let uris = |known: &[Str], received: &[Str]| {
         let sorted = |list: &[Str]| list.iter().cloned().collect::<BTreeSet<_>>();
         !received.is_empty() && sorted(known) != sorted(received)
     };
-    let types = |list: &[Name]| list.iter().cloned().collect::<BTreeSet<_>>();
+    let types = |list: &[Name]| {
+        let translated = list.iter().map(|name| Dialect::V2009.translate(name));
+        translated.collect::<BTreeSet<_>>()
+    };
     (received.metadata_version != 0 && known.metadata_version != received.metadata_version)
         || (!received.types.is_empty() && types(&known.types) != types(&received.types))
         || uris(&known.scopes, &received.scopes)

@@ -24,7 +24,13 @@ impl EventSink {
             Err((reason, fault)) => {
                 *self.refusals.entry(reason).or_default() += 1;
                 self.event(SinkEvent::Refused { peer, reason });
-                Reply::message(exchange::fault(envelope, &fault, self.ids.urn()))
+                let mut answer = exchange::fault(envelope, &fault, self.ids.urn());
+                if let Some((_, blocks)) = exchange::not_understood(envelope, &[])
+                    && reason == SinkRefusal::NotUnderstood
+                {
+                    answer.headers.extend(blocks);
+                }
+                Reply::message(answer)
             }
         };
         self.outputs
@@ -49,8 +55,7 @@ impl EventSink {
                 "the subscription does not exist",
             ));
         };
-        if let Some(header) = envelope.not_understood(&[]) {
-            let fault = exchange::not_understood(&header.name);
+        if let Some((fault, _)) = exchange::not_understood(envelope, &[]) {
             return Err((SinkRefusal::NotUnderstood, fault));
         }
         let Some(body) = envelope.body() else {

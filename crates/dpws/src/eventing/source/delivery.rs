@@ -29,7 +29,7 @@ impl EventSource {
         let subscribers = self
             .subscriptions
             .iter()
-            .filter(|(_, known)| known.has_action(action));
+            .filter(|(_, known)| known.has_action(action) && known.filter.passes(action, &body));
         let mut has_members = false;
         let mut ids = Vec::new();
         for (id, known) in subscribers {

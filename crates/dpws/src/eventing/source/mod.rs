@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use chappe_machine::{Input, Instant, Invariant, Machine, Output, Timers};
 use chappe_soap::{AddressingVersion, EndpointReference, Envelope};
-use chappe_xml::Str;
+use chappe_xml::{Element, Str};
 
-use super::{AddressCheck, EndStatus, Offer, SourceConfig};
+use super::{AddressCheck, EndStatus, NotificationFilter, Offer, SourceConfig};
 use crate::ids::Ids;
 use delivery::{QUEUE_MIN, QueuedNotification};
 use spreading::OnTree;
@@ -75,6 +75,8 @@ struct Subscription {
     end_to: Option<EndpointReference>,
     /// The subscribed actions of the service.
     actions: Vec<Str>,
+    /// Its filter, if it is in a dialect of the application.
+    filter: Filter,
     manager: EndpointReference,
     expires_at: Instant,
     by_date: bool,
@@ -82,6 +84,22 @@ struct Subscription {
     in_flight: Option<u64>,
     failures: u32,
     on_tree: Option<OnTree>,
+}
+
+/// A filter in a dialect of the application; without one, every notification of the actions passes.
+#[derive(Default)]
+struct Filter(Option<NotificationFilter>);
+
+impl Filter {
+    fn passes(&self, action: &str, body: &Element) -> bool {
+        self.0.as_ref().is_none_or(|passes| passes(action, body))
+    }
+}
+
+impl std::fmt::Debug for Filter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Filter").field(&self.0.is_some()).finish()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,7 +9,7 @@ use chappe_xml::{Element, Str};
 
 use super::spreading::OnTree;
 use super::{
-    EventSource, Request, SourceEvent, SourceRefusal, Subscription, SubscriptionId, Timer,
+    EventSource, Filter, Request, SourceEvent, SourceRefusal, Subscription, SubscriptionId, Timer,
 };
 use crate::eventing::message::{
     DELIVERY_MODE_PUSH, Expiration, Lease, Subscribe, SubscribeResponse, action, name,
@@ -117,7 +117,7 @@ impl EventSource {
         let version = request.envelope.addressing.version;
         self.check_capacity(request)?;
         let requested = Subscribe::from_element(version, body_of(&request.envelope)?)?;
-        let actions = self.select_actions(request, &requested)?;
+        let (actions, filter) = self.select_actions(request, &requested)?;
         let mode = requested.mode.as_deref().unwrap_or(DELIVERY_MODE_PUSH);
         if mode != DELIVERY_MODE_PUSH {
             let fault = EventingFault::DeliveryModeRequestedUnavailable;
@@ -133,7 +133,7 @@ impl EventSource {
             let Some(to) = to else { continue };
             (self.check)(&to.address, request.peer).map_err(|reason| {
                 let text = format!("{field} address {} is refused: {reason}", to.address);
-                let fault = EventingFault::InvalidMessage(text.into());
+                let fault = EventingFault::DestinationUnreachable(text.into());
                 Rejected::new(SourceRefusal::Address, fault)
             })?;
         }
@@ -143,7 +143,11 @@ impl EventSource {
         };
         let (expires_at, expires) = self.grant(lease)?;
         let manager = self.manager_reference(&request.base, id);
-        let offer = self.tree_for(request, &requested.tree, id);
+        // The members of a tree get all events of an action.
+        let offer = match filter.0 {
+            None => self.tree_for(request, &requested.tree, id),
+            Some(_) => None,
+        };
         let response = SubscribeResponse {
             manager: manager.clone(),
             expires,
@@ -156,6 +160,7 @@ impl EventSource {
             notify_to,
             end_to: requested.end_to,
             actions: actions.clone(),
+            filter,
             manager,
             expires_at,
             by_date: matches!(expires, Expiration::At(_)),
@@ -204,12 +209,13 @@ impl EventSource {
         Ok(())
     }
 
-    /// The actions of a new subscription: the requested ones that the path offers.
+    /// The actions of a new subscription, which are the requested ones that the path offers, and its
+    /// filter in another dialect, which all actions are subject to.
     fn select_actions(
         &self,
         request: &Request,
         requested: &Subscribe,
-    ) -> Result<Vec<Str>, Rejected> {
+    ) -> Result<(Vec<Str>, Filter), Rejected> {
         let offer = self
             .config
             .offers
@@ -221,11 +227,11 @@ impl EventSource {
             return Err(Rejected::new(SourceRefusal::Path, fault));
         };
         let Some(filter) = &requested.filter else {
-            return Ok(offer.actions.clone());
+            return Ok((offer.actions.clone(), Filter::default()));
         };
         if !filter.is_by_actions() {
-            let fault = EventingFault::FilteringRequestedUnavailable;
-            return Err(Rejected::new(SourceRefusal::FilterDialect, fault));
+            let filter = self.compile_filter(request, filter.dialect.as_deref())?;
+            return Ok((offer.actions.clone(), filter));
         }
         if filter.actions.len() > self.config.filter_actions_max {
             let text = format!(
@@ -241,7 +247,29 @@ impl EventSource {
             let fault = EventingFault::FilterActionNotSupported;
             return Err(Rejected::new(SourceRefusal::FilterAction, fault));
         }
-        Ok(actions)
+        Ok((actions, Filter::default()))
+    }
+
+    /// The filter of a Subscribe in a dialect of the application.
+    fn compile_filter(&self, request: &Request, uri: Option<&str>) -> Result<Filter, Rejected> {
+        let mut dialects = self.config.filters.iter();
+        let dialect = dialects.find(|dialect| Some(dialect.uri()) == uri);
+        let body = body_of(&request.envelope)?;
+        let (Some(dialect), Some(element)) = (dialect, body.child(&name("Filter"))) else {
+            let fault = EventingFault::FilteringRequestedUnavailable;
+            return Err(Rejected::new(SourceRefusal::FilterDialect, fault));
+        };
+        let mut element = element.clone();
+        // The nearest declaration of a prefix counts.
+        element.namespaces.extend(body.namespaces.iter().cloned());
+        let compiled = dialect.compile(&element).map_err(|defect| {
+            let text = format!("the filter is invalid: {defect}");
+            Rejected::new(
+                SourceRefusal::Malformed,
+                EventingFault::InvalidMessage(text.into()),
+            )
+        })?;
+        Ok(Filter(Some(compiled)))
     }
 
     /// The end of the granted lease, and its expiration in the requested type.

@@ -1,5 +1,7 @@
 //! The device's side of discovery.
 
+mod api;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -7,134 +9,23 @@ use std::time::Duration;
 use chappe_machine::{Input, Instant, Invariant, Machine, Output};
 use chappe_soap::udp::{Outbox, SENT_ENVELOPE_BYTES_MAX, discovery_group};
 use chappe_soap::udp::{random_between, random_urn};
-use chappe_soap::{Addressing, EndpointReference, Envelope, Fault};
-use chappe_xml::{Element, Name, Str};
+use chappe_soap::{Addressing, EndpointReference, Envelope};
+use chappe_xml::Str;
 
-use super::Target;
 use super::intake::{self, Dropped, IntakeState};
-use super::message::{AppSequence, Content, Message, Probe};
+use super::message::{AppSequence, Content, Message};
 use super::rate::Buckets;
-use super::{DropCounts, DropReason, Inbound, Interface, MatchRule, Outbound, Retransmission};
+use super::scopes::unknown_rule;
+use super::{DropCounts, DropReason, Inbound, Interface, Outbound, Retransmission, Target};
 use crate::Dialect;
+
+pub use api::{Command, Config, Event};
 
 /// Bytes sent per byte received, retransmissions included. Reason: the client's address is
 /// unproven, and an answer must not amplify a flood.
 pub const AMPLIFICATION_MAX: usize = 3;
 
-const DIALECT: Dialect = Dialect::V2009;
-
-/// The description of a target service, and its limits.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// The stable address of the endpoint, `urn:uuid:…`.
-    pub endpoint: Str,
-    /// The types that it implements; a DPWS device lists [`Dialect::device_type`](crate::Dialect)
-    /// here.
-    pub types: Vec<Name>,
-    /// The scopes that it belongs to (URIs).
-    pub scopes: Vec<Str>,
-    /// The version of its metadata.
-    pub metadata_version: u32,
-    /// Increases with every start of the device, for example seconds since 1970.
-    pub instance_id: u32,
-    /// The interfaces of announcements, each with its transport addresses.
-    pub interfaces: Vec<(Interface, Vec<Str>)>,
-    /// Longest random delay before a Hello and before the answer to a multicast Probe. Default
-    /// 2,500 ms (DPWS 1.1, APP_MAX_DELAY); WS-Discovery 1.1 itself has 500 ms. Zero is allowed.
-    pub app_max_delay: Duration,
-    /// Retransmission of multicast messages.
-    pub multicast: Retransmission,
-    /// Retransmission of answers.
-    pub unicast: Retransmission,
-    /// Burst of answers to one address; four times as many to its subnet (/24 or /64). Default 200:
-    /// as many clients of one host may start together.
-    pub answers_burst: u32,
-    /// Long-run rate of answers to one address; four times as many to its subnet. Default 20:
-    /// enough for 1,200 clients of one host that search once a minute.
-    pub answers_per_s: u32,
-    /// Message identifiers stored to detect duplicates. Default 1,024: peers store about 200.
-    pub seen_capacity: usize,
-    /// Answers waiting to be sent. Default 1,024.
-    pub queue_capacity: usize,
-    /// Seeds the random choices.
-    pub seed: u64,
-}
-
-impl Config {
-    /// The defaults for an endpoint.
-    #[must_use]
-    pub fn new(endpoint: impl Into<Str>, instance_id: u32, seed: u64) -> Self {
-        Self {
-            endpoint: endpoint.into(),
-            types: Vec::new(),
-            scopes: Vec::new(),
-            metadata_version: 1,
-            instance_id,
-            interfaces: Vec::new(),
-            app_max_delay: Duration::from_millis(2_500),
-            multicast: Retransmission::default(),
-            unicast: Retransmission::default(),
-            answers_burst: 200,
-            answers_per_s: 20,
-            seen_capacity: 1_024,
-            queue_capacity: 1_024,
-            seed,
-        }
-    }
-}
-
-/// A command of the application.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Command {
-    /// Send Hello on every interface and start answering.
-    Start,
-    /// Send Bye on every interface and stop answering.
-    Stop,
-    /// Replace the description; sends Hello if the service is running.
-    Update {
-        /// The types that it implements.
-        types: Vec<Name>,
-        /// The scopes that it belongs to.
-        scopes: Vec<Str>,
-        /// The increased version of its metadata.
-        metadata_version: u32,
-    },
-    /// Replace the interfaces; sends Hello on each new or changed one.
-    SetInterfaces(Vec<(Interface, Vec<Str>)>),
-}
-
-/// An event for the application.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Event {
-    /// A Probe or Resolve was answered.
-    Answered {
-        /// The client.
-        to: SocketAddr,
-        /// `Probe`, `Resolve` or `Probe with an unknown rule`.
-        request: &'static str,
-    },
-    /// A message was dropped. At most one event a second for each reason.
-    Dropped {
-        /// The reason.
-        reason: DropReason,
-        /// The sender.
-        from: SocketAddr,
-        /// The defect.
-        detail: String,
-        /// Messages dropped for this reason since the last event.
-        suppressed: u64,
-    },
-    /// A message was not sent: it exceeds a datagram or the queue is full.
-    NotSent {
-        /// The message and the reason.
-        reason: String,
-    },
-    /// The last copy of Bye was sent.
-    Stopped,
-}
-
-/// The machine that announces one device and answers requests for it, in the 2009 dialect.
+/// The machine that announces one device and answers requests for it, in one dialect or both.
 ///
 /// ```
 /// use chappe_dpws::discovery::{Interface, TargetService, target_service::{Command, Config}};
@@ -174,6 +65,7 @@ enum State {
 struct PendingMessage {
     to: SocketAddr,
     interface: u32,
+    dialect: Dialect,
     kind: Kind,
     retransmission: Retransmission,
     /// Omits the optional scopes if the full message is too large.
@@ -282,9 +174,9 @@ impl TargetService {
                 .find(|(i, _)| i.index == pending.interface);
             !(is_hello(pending) && interface.is_some_and(&is_selected))
         });
-        for (index, group) in self.groups(is_selected) {
+        for (dialect, index, group) in self.groups(is_selected) {
             let delay = random_between(&mut self.random, Duration::ZERO, self.config.app_max_delay);
-            self.announce_on(now + delay, index, group, Kind::Hello);
+            self.announce_on(now + delay, dialect, (index, group), Kind::Hello);
         }
     }
 
@@ -295,16 +187,16 @@ impl TargetService {
         self.state = State::Stopping;
         self.pending.clear();
         self.outbox.clear();
-        for (index, group) in self.groups(|_| true) {
-            self.announce_on(now, index, group, Kind::Bye);
+        for (dialect, index, group) in self.groups(|_| true) {
+            self.announce_on(now, dialect, (index, group), Kind::Bye);
         }
     }
 
-    /// The groups of the selected interfaces.
+    /// The groups of the selected interfaces, once for each dialect.
     fn groups(
         &self,
         is_selected: impl Fn(&(Interface, Vec<Str>)) -> bool,
-    ) -> Vec<(u32, SocketAddr)> {
+    ) -> Vec<(Dialect, u32, SocketAddr)> {
         let interfaces = self
             .config
             .interfaces
@@ -316,13 +208,22 @@ impl TargetService {
                 .families()
                 .map(move |family| (index, discovery_group(family, index)))
         });
-        groups.collect()
+        let dialects = self.config.dialects.iter();
+        let in_dialect = |(index, group)| dialects.clone().map(move |one| (*one, index, group));
+        groups.flat_map(in_dialect).collect()
     }
 
-    fn announce_on(&mut self, at: Instant, interface: u32, to: SocketAddr, kind: Kind) {
+    fn announce_on(
+        &mut self,
+        at: Instant,
+        dialect: Dialect,
+        (interface, to): (u32, SocketAddr),
+        kind: Kind,
+    ) {
         let mut pending = PendingMessage {
             to,
             interface,
+            dialect,
             kind,
             retransmission: self.config.multicast,
             without_scopes: false,
@@ -366,6 +267,17 @@ impl TargetService {
         }
         let message = intake::read(datagram)?;
         self.intake.check_duplicate(&message)?;
+        let result = self.on_message(now, datagram, &message);
+        self.intake.arrived(&message, &result);
+        result
+    }
+
+    fn on_message(
+        &mut self,
+        now: Instant,
+        datagram: &Inbound,
+        message: &Message,
+    ) -> Result<(), Dropped> {
         let from = datagram.from;
         let is_configured =
             |(interface, _): &(Interface, Vec<Str>)| interface.index == datagram.interface;
@@ -373,7 +285,7 @@ impl TargetService {
             let detail = format!("interface {} is not configured", datagram.interface);
             return Err(Dropped::new(DropReason::OtherInterface, detail));
         }
-        let (request, kind) = self.answer(&message, datagram.multicast)?;
+        let (request, kind) = self.answer(message, datagram.multicast)?;
         if !self.answer_rate.take(now, from.ip()) {
             let detail = format!(
                 "more than {} answers per second to this address",
@@ -387,7 +299,7 @@ impl TargetService {
         }
         // The standard's delay spreads the answers of many targets to one Probe.
         let must_delay = datagram.multicast && matches!(kind, Kind::ProbeMatch { .. });
-        let pending = self.limit_amplification(kind, datagram)?;
+        let pending = self.limit_amplification(kind, message.dialect, datagram)?;
         let delay = match must_delay {
             true => random_between(&mut self.random, Duration::ZERO, self.config.app_max_delay),
             false => Duration::ZERO,
@@ -403,10 +315,11 @@ impl TargetService {
         if !matches!(message.content, Content::Probe(_) | Content::Resolve(_)) {
             return drop(DropReason::OtherRole, message.content.action());
         }
-        if message.dialect != DIALECT {
-            return drop(DropReason::OtherDialect, message.dialect.discovery());
+        let dialect = message.dialect;
+        if !self.config.dialects.contains(&dialect) {
+            return drop(DropReason::OtherDialect, dialect.discovery());
         }
-        let anonymous = DIALECT.addressing().anonymous();
+        let anonymous = dialect.addressing().anonymous();
         if let Some(uri) = message.reply_to.as_deref().filter(|uri| *uri != anonymous) {
             return drop(
                 DropReason::ReplyElsewhere,
@@ -423,44 +336,41 @@ impl TargetService {
                 DropReason::OtherEndpoint,
                 &reference.address.chars().take(128).collect::<String>(),
             ),
-            Content::Probe(probe) => match (self.matches(probe), multicast) {
-                (Some(true), _) => Ok(("Probe", Kind::ProbeMatch { relates_to, to })),
-                (Some(false), true) => drop(DropReason::NoMatch, "types or scopes do not match"),
-                (Some(false), false) => Ok(("Probe", Kind::NoMatch { relates_to, to })),
-                (None, true) => drop(
-                    DropReason::UnknownMatchRule,
-                    probe.match_by.as_deref().unwrap_or_default(),
-                ),
-                (None, false) => Ok((
-                    "Probe with an unknown rule",
-                    Kind::UnknownRule { relates_to, to },
-                )),
-            },
+            Content::Probe(probe) => {
+                let matches = probe.matches(dialect, &self.config.types, &self.config.scopes);
+                match (matches, multicast) {
+                    (Some(true), _) => Ok(("Probe", Kind::ProbeMatch { relates_to, to })),
+                    // WS-Discovery 2005, section 5.2, demands silence for unicast too.
+                    (Some(false), false) if dialect == Dialect::V2009 => {
+                        Ok(("Probe", Kind::NoMatch { relates_to, to }))
+                    }
+                    (Some(false), _) => drop(DropReason::NoMatch, "types or scopes do not match"),
+                    (None, true) => drop(
+                        DropReason::UnknownMatchRule,
+                        probe.match_by.as_deref().unwrap_or_default(),
+                    ),
+                    (None, false) => Ok((
+                        "Probe with an unknown rule",
+                        Kind::UnknownRule { relates_to, to },
+                    )),
+                }
+            }
             _ => drop(DropReason::OtherRole, message.content.action()),
         }
-    }
-
-    /// Whether this target matches a Probe; `None` if its match rule is unknown.
-    fn matches(&self, probe: &Probe) -> Option<bool> {
-        let rule = match &probe.match_by {
-            Some(uri) => MatchRule::from_uri(DIALECT, uri)?,
-            None => MatchRule::Rfc3986,
-        };
-        let types = &self.config.types;
-        let all_types = probe.types.iter().all(|required| types.contains(required));
-        Some(all_types && rule.matches_all(&probe.scopes, &self.config.scopes))
     }
 
     /// Shortens the answer and limits its copies to bound the amplification.
     fn limit_amplification(
         &self,
         kind: Kind,
+        dialect: Dialect,
         datagram: &Inbound,
     ) -> Result<PendingMessage, Dropped> {
         let allowed = datagram.bytes.len().saturating_mul(AMPLIFICATION_MAX);
         let mut pending = PendingMessage {
             to: datagram.from,
             interface: datagram.interface,
+            dialect,
             kind,
             retransmission: self.config.unicast,
             without_scopes: false,
@@ -492,7 +402,7 @@ impl TargetService {
             endpoint: EndpointReference::new(self.config.endpoint.clone()),
             ..Target::default()
         };
-        let multicast = Str::Borrowed(DIALECT.multicast_to());
+        let multicast = Str::Borrowed(pending.dialect.multicast_to());
         let (content, relates_to, to) = match &pending.kind {
             Kind::Hello => (Content::Hello(target()), None, multicast),
             Kind::Bye => (Content::Bye(endpoint()), None, multicast),
@@ -512,11 +422,12 @@ impl TargetService {
                 to.clone(),
             ),
             Kind::UnknownRule { relates_to, to } => {
-                return unknown_rule_fault(message_id, relates_to.clone(), to.clone());
+                let (relates_to, to) = (relates_to.clone(), to.clone());
+                return unknown_rule_fault(pending.dialect, message_id, relates_to, to);
             }
         };
         let message = Message {
-            dialect: DIALECT,
+            dialect: pending.dialect,
             message_id,
             relates_to,
             to: Some(to),
@@ -544,9 +455,10 @@ impl TargetService {
             true => Vec::new(),
             false => self.config.scopes.clone(),
         };
+        let types = self.config.types.iter();
         Target {
             endpoint: EndpointReference::new(self.config.endpoint.clone()),
-            types: self.config.types.clone(),
+            types: types.map(|name| pending.dialect.translate(name)).collect(),
             scopes,
             xaddrs: same_family(xaddrs, pending.to.ip()),
             metadata_version: self.config.metadata_version,
@@ -606,22 +518,15 @@ fn same_family(xaddrs: &[Str], client: IpAddr) -> Vec<Str> {
     }
 }
 
-/// The fault for a unicast Probe with an unknown rule (WS-Discovery 1.1, section 5.1).
-fn unknown_rule_fault(message_id: Str, relates_to: Str, to: Str) -> Envelope {
-    let name = DIALECT.discovery_name("MatchingRuleNotSupported");
-    let mut fault = Fault::sender(name, "the match rule is not supported");
-    let rules: Vec<_> = MatchRule::all(DIALECT)
-        .map(|rule| rule.uri(DIALECT))
-        .collect();
-    let detail = Element::new(DIALECT.discovery_name("SupportedMatchingRules"));
-    fault.detail.push(detail.with_text(rules.join(" ")));
+/// The answer to a unicast Probe with an unknown rule.
+fn unknown_rule_fault(dialect: Dialect, message_id: Str, relates_to: Str, to: Str) -> Envelope {
     let addressing = Addressing {
         message_id: Some(message_id),
         relates_to: Some(relates_to),
         to: Some(to),
-        ..Addressing::new(DIALECT.addressing(), DIALECT.discovery_action("fault"))
+        ..Addressing::new(dialect.addressing(), dialect.discovery_action("fault"))
     };
-    Envelope::new(addressing).with_body(fault.to_element())
+    Envelope::new(addressing).with_body(unknown_rule(dialect).to_element())
 }
 
 impl Machine for TargetService {
