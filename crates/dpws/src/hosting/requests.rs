@@ -24,7 +24,7 @@ enum Resource {
 }
 
 /// A request rejected with a fault, and with headers that explain it.
-struct Rejected(HostRefusal, Fault, Vec<Element>);
+struct Rejected(HostRefusal, Box<Fault>, Vec<Element>);
 
 impl Device {
     pub(super) fn on_http(&mut self, request: HttpRequest) {
@@ -170,13 +170,13 @@ impl Device {
         let mut understood = self.config.understood.clone();
         understood.push(identifier);
         if let Some((fault, headers)) = exchange::not_understood(envelope, &understood) {
-            return Err(Rejected(HostRefusal::NotUnderstood, fault, headers));
+            return Err(Rejected(HostRefusal::NotUnderstood, fault.into(), headers));
         }
         let addressing = &envelope.addressing;
         let version = addressing.version;
         let refuse = |subcode, reason: String| {
             let fault = Fault::sender(version.fault_name(subcode), reason);
-            Err(Rejected(HostRefusal::Addressing, fault, Vec::new()))
+            Err(Rejected(HostRefusal::Addressing, fault.into(), Vec::new()))
         };
         for (header, to) in [
             ("ReplyTo", &addressing.reply_to),
@@ -206,7 +206,7 @@ impl Device {
         if is_urn(to) && to != own && !probe::is_to_all(envelope) {
             let reason = format!("{to} is not at this endpoint, which is {own}");
             let fault = Fault::sender(version.name("DestinationUnreachable"), reason);
-            return Err(Rejected(HostRefusal::Destination, fault, Vec::new()));
+            return Err(Rejected(HostRefusal::Destination, fault.into(), Vec::new()));
         }
         Ok(())
     }
