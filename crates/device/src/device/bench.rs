@@ -208,7 +208,7 @@ impl Bench {
 
     /// Lets this time pass: leases and time limits end.
     pub fn advance(&mut self, time: Duration) {
-        self.now = self.now + time;
+        self.now += time;
         self.input(Input::Timeout);
     }
 

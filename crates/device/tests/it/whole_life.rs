@@ -72,7 +72,8 @@ async fn a_device_that_datagrams_do_not_reach_is_asked_by_http() {
             scopes: vec!["https://example.org/ward".to_owned()],
             ..Search::default()
         };
-        let asking = client.search_by_http(&contact, &search("Sensor"));
+        let sensors = search("Sensor");
+        let asking = client.search_by_http(&contact, &sensors);
         let found = in_time("asked", asking).await.unwrap();
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].endpoint, endpoint);
@@ -83,12 +84,14 @@ async fn a_device_that_datagrams_do_not_reach_is_asked_by_http() {
             .await
             .unwrap();
         assert_eq!(description.name(), "window side");
-        let asking = client.search_by_http(&contact, &search("Other"));
+        let others = search("Other");
+        let asking = client.search_by_http(&contact, &others);
         assert!(in_time("asked", asking).await.unwrap().is_empty());
         // The service is no device.
         let service = format!("http://{}/thermometer", host.addresses()[0]);
         let contact = Contact::parse(&service, 0).unwrap();
-        let asking = client.search_by_http(&contact, &search("Sensor"));
+        let sensors = search("Sensor");
+        let asking = client.search_by_http(&contact, &sensors);
         assert_eq!(
             in_time("asked", asking).await.unwrap_err().reason(),
             "fault"

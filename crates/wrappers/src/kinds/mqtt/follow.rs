@@ -65,11 +65,14 @@ pub(in crate::kinds) trait Machine: Send {
     fn mark(&mut self) -> Mark;
 }
 
+/// Tells whether a message shows that a device has carried an operation out.
+pub(in crate::kinds) type Confirms = Box<dyn Fn(&Message) -> bool + Send + Sync>;
+
 /// The message that calls an operation.
 pub(in crate::kinds) struct Call {
     pub(in crate::kinds) publication: Publication,
     /// Whether a message shows that the device has carried it out; `None`: no message does.
-    pub(in crate::kinds) confirms: Option<Box<dyn Fn(&Message) -> bool + Send + Sync>>,
+    pub(in crate::kinds) confirms: Option<Confirms>,
 }
 
 /// The wrapper.

@@ -204,6 +204,7 @@ fn host_at(stored: &Stored, metrics_max: usize) -> Host {
                 level: chappe_log::Level::Process,
                 last: 1,
                 source: String::new(),
+                metadata_bytes: 0,
             })
         }),
         ..NodeParts::default()

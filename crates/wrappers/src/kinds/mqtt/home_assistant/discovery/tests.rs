@@ -152,6 +152,7 @@ fn an_entity_keeps_the_unit_and_type_of_its_stored_elements() {
                 level: chappe_log::Level::Power,
                 last: 1,
                 source: String::new(),
+                metadata_bytes: 0,
             })
         }),
         ..NodeParts::default()
