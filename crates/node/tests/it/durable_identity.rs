@@ -128,7 +128,8 @@ fn the_identity_outlives_the_node() {
         let node = start(&directory).await;
         usable(&node, &new).await;
         new.set("steady", 2).await;
-        assert_eq!(values(&node, &stream, 2).await, [1, 2]);
+        // 1 in the former unit is 100 %.
+        assert_eq!(values(&node, &stream, 2).await, [100, 2]);
         assert_eq!(streams(&node, &product).await, [&*stream]);
         let log = node.stream(&stream).unwrap();
         assert_eq!(log.schema_version(), 1);

@@ -176,7 +176,9 @@ fn a_unit_may_toggle_for_ever() {
             }
         }
         let held = values(&node, &monitor, "steady", 300).await;
-        assert!(held.iter().copied().eq(0..300), "{held:?}");
+        // Every second one was in per cent, and is read as a whole number of the present unit.
+        let expected = (0..300).map(|round| if round % 2 == 0 { round / 100 } else { round });
+        assert!(held.iter().copied().eq(expected), "{held:?}");
         let log = node.stream(&monitor.stream("steady")).unwrap();
         assert!(log.schema_version() < 2);
         let raw = |from| log.log().read(from, 1).unwrap();
