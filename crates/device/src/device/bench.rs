@@ -49,7 +49,7 @@ const SUBSCRIBE: &str = "http://schemas.xmlsoap.org/ws/2004/08/eventing/Subscrib
 /// let mut bench = Device::new(key).model("Example", "T1").name("t").service(service).bench()?;
 /// bench.subscribe("Thermometer", Duration::from_secs(60))?;
 /// temperature.send(Temperature { celsius: 21.5 }).await?;
-/// assert_eq!(bench.received("Temperature")?, [Temperature { celsius: 21.5 }]);
+/// assert_eq!(bench.received::<Temperature>("Temperature")?, [Temperature { celsius: 21.5 }]);
 /// // The lease ends.
 /// bench.advance(Duration::from_secs(61));
 /// temperature.send(Temperature { celsius: 22.0 }).await?;
