@@ -59,7 +59,7 @@ def bound(bench: Bench, name: str) -> list[str]:
 
 def announced_devices(bench: Bench, broker) -> None:
     def announce(topic: str, config: dict | None, key: str = "kitchen-1") -> None:
-        about = {"identifiers": [key], "name": "Kitchen", "manufacturer": "Acme", "model": "T1"}
+        about = {"identifiers": [key], "name": "Kitchen" if key == "kitchen-1" else key, "manufacturer": "Acme", "model": "T1"}
         payload = json.dumps({"device": about, "availability_topic": "kitchen/lwt", **config}) if config else ""
         broker.publish(f"homeassistant/{topic}/config", payload, "-r", "-q", "1")
 

@@ -478,17 +478,16 @@ async fn activate(
 ) -> Result<(Connection, Session, bool), Fault> {
     let (mut connection, state) = open(&target.place, endpoint.clone(), security).await?;
     if let (Some(session), Some(state)) = (session, state) {
-        let mut channel = state.secure_channel().write();
-        channel.set_remote_nonce_from_byte_string(&session.nonce)?;
-        drop(channel);
+        {
+            let mut channel = state.secure_channel().write();
+            channel.set_remote_nonce_from_byte_string(&session.nonce)?;
+        }
         connection.token = session.token.clone();
         connection.channel.set_auth_token(session.token.clone());
-        match connection.activate(endpoint, security).await {
-            Ok(nonce) => return Ok((connection, Session { nonce, ..session }, true)),
-            // The server has forgotten the session, or does not let it move.
-            Err(_) => {}
+        if let Ok(nonce) = connection.activate(endpoint, security).await {
+            return Ok((connection, Session { nonce, ..session }, true));
         }
-        // A server may have closed the channel.
+        // The server has forgotten the session, or does not let it move. It may have closed the channel.
         (connection, _) = open(&target.place, endpoint.clone(), security).await?;
     }
     let (certificate, _) = security.own.clone().unzip();

@@ -272,21 +272,18 @@ impl Follower {
                 Some(number) => republish(connection, id, number).await?,
                 None => None,
             };
-            match found {
-                Some(message) => {
-                    if !self.deliver(connection, message, id).await? {
-                        return Ok(false);
-                    }
-                }
+            let is_there = match found {
+                Some(message) => self.deliver(connection, message, id).await?,
                 // Before what comes after it: later the newest values would be behind the gap.
                 None if !is_closed => {
                     is_closed = true;
                     let nodes: Vec<usize> = (0..self.plan.nodes.len()).collect();
-                    if !self.close_gap(connection, &nodes, "gap").await? {
-                        return Ok(false);
-                    }
+                    self.close_gap(connection, &nodes, "gap").await?
                 }
-                None => {}
+                None => true,
+            };
+            if !is_there {
+                return Ok(false);
             }
             if let Some(number) = number {
                 self.arrived(Numbers::after(number));
