@@ -26,6 +26,8 @@ struct Table {
     rows: BTreeMap<String, Row>,
     /// The keys of the devices of streams.
     of_stream: HashMap<String, String>,
+    /// The number of devices of each wrapper.
+    counts: HashMap<String, usize>,
 }
 
 struct Row {
@@ -51,7 +53,10 @@ impl Table {
         };
         let former = std::mem::replace(&mut row.device.streams, streams);
         for stream in &former {
-            self.of_stream.remove(stream);
+            // Another device may have it by now.
+            if self.of_stream.get(stream).is_some_and(|of| of == key) {
+                self.of_stream.remove(stream);
+            }
         }
         for stream in &row.device.streams {
             self.of_stream.insert(stream.clone(), key.to_owned());
@@ -63,12 +68,43 @@ impl Table {
         let streams = self.set_streams(key, Vec::new());
         let mut device = self.rows.remove(key)?.device;
         device.streams = streams;
+        let wrapper = device.wrapper.as_deref().unwrap_or_default();
+        if let Some(count) = self.counts.get_mut(wrapper) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(wrapper);
+            }
+        }
         Some(device)
+    }
+
+    /// The key of the device that gives way to a new one: one without streams, those that are away and the oldest first.
+    /// One that is usable gives way only to one that has streams.
+    fn displaced_by(&self, wrapper: &str, state: DeviceState, has_streams: bool) -> Option<String> {
+        if state != DeviceState::Usable && !has_streams {
+            return None;
+        }
+        let rows = self.of(wrapper).map(|row| &row.device);
+        let places = rows
+            .filter(|device| device.streams.is_empty())
+            .map(|device| (device.state == DeviceState::Usable, device))
+            .filter(|(is_usable, _)| has_streams || !is_usable);
+        let oldest = places.min_by(|a, b| (a.0, &a.1.last_seen).cmp(&(b.0, &b.1.last_seen)));
+        oldest.map(|(_, device)| device.key.clone())
     }
 }
 
 /// There is no room for one more device of a wrapper.
 pub(crate) struct NoRoom;
+
+/// The changes that the announcement of a device made.
+#[derive(Debug, Default)]
+pub(crate) struct Announcement {
+    /// The device that had to give way.
+    pub(crate) displaced: Option<Device>,
+    /// The streams that the device had before.
+    pub(crate) former_streams: Vec<String>,
+}
 
 /// The endpoint address of a device that is announced to the wrapper with this key, and its key; `None`: it would be too
 /// long for the registry.
@@ -97,18 +133,15 @@ impl Announced {
 }
 
 impl Devices {
-    /// Adds or changes a device of a wrapper, which has at most `most`; its streams stay as they are. Returns the key of
-    /// the device that had to give way, one that was not there.
+    /// Adds or changes a device of a wrapper with its streams. The wrapper has at most `most` devices, beyond which only
+    /// those with streams find a place: their number is that of the wrapper's streams at most.
     ///
     /// # Errors
-    /// There are as many, and all are there.
-    pub(crate) fn announce(
-        &self,
-        mut device: Device,
-        most: usize,
-    ) -> Result<Option<Device>, NoRoom> {
+    /// There are as many, and none of them gives way.
+    pub(crate) fn announce(&self, mut device: Device, most: usize) -> Result<Announcement, NoRoom> {
         let mut table = self.announced.lock();
         let wrapper = device.wrapper.clone().unwrap_or_default();
+        let streams = std::mem::take(&mut device.streams);
         let mut displaced = None;
         match table.rows.get(&device.key) {
             Some(known) => {
@@ -116,28 +149,34 @@ impl Devices {
                 device.streams.clone_from(&known.device.streams);
             }
             None => {
-                if table.of(&wrapper).count() >= most {
-                    let away = table.of(&wrapper).map(|row| &row.device);
-                    let away = away.filter(|device| device.state != DeviceState::Usable);
-                    let oldest = away.min_by(|a, b| a.last_seen.cmp(&b.last_seen));
-                    let oldest = oldest.map(|device| device.key.clone()).ok_or(NoRoom)?;
-                    displaced = table.remove(&oldest);
+                if table
+                    .counts
+                    .get(&wrapper)
+                    .is_some_and(|count| *count >= most)
+                {
+                    let has_streams = !streams.is_empty();
+                    match table.displaced_by(&wrapper, device.state, has_streams) {
+                        Some(oldest) => displaced = table.remove(&oldest),
+                        None if has_streams => {}
+                        None => return Err(NoRoom),
+                    }
                 }
+                *table.counts.entry(wrapper).or_default() += 1;
                 device.first_seen = clock::now().to_string();
             }
         }
         device.last_seen = clock::now().to_string();
+        let key = device.key.clone();
         let row = Row {
             unconfirmed: None,
             device,
         };
-        table.rows.insert(row.device.key.clone(), row);
-        Ok(displaced)
-    }
-
-    /// Sets the streams of an announced device; returns those before.
-    pub(crate) fn set_announced_streams(&self, key: &str, streams: Vec<String>) -> Vec<String> {
-        self.announced.lock().set_streams(key, streams)
+        table.rows.insert(key.clone(), row);
+        let former_streams = table.set_streams(&key, streams);
+        Ok(Announcement {
+            displaced,
+            former_streams,
+        })
     }
 
     /// The key of the announced device that has a stream.
@@ -212,7 +251,7 @@ mod tests {
         let announce = |wrapper: &str, id: &str, state| {
             let outcome = devices.announce(device(wrapper, id, state), 2);
             outcome
-                .map(|displaced| displaced.is_some())
+                .map(|it| it.displaced.is_some())
                 .map_err(|NoRoom| ())
         };
         use DeviceState::{Offline, Usable};
@@ -226,6 +265,11 @@ mod tests {
         );
         assert_eq!(announce("a", "2", Offline), Ok(false), "it is known");
         assert_eq!(announce("a", "3", Usable), Ok(true));
+        assert_eq!(
+            announce("a", "4", Offline),
+            Err(()),
+            "one that is away displaces none"
+        );
         assert_eq!(devices.all().len(), 3);
         devices.unconfirm("a");
         let usable = devices
@@ -236,6 +280,33 @@ mod tests {
         assert!(devices.expired("a").is_empty());
         assert_eq!(devices.retract_all("a").len(), 2);
         assert_eq!(devices.all().len(), 1);
+    }
+
+    #[test]
+    fn a_device_with_streams_keeps_and_takes_places() {
+        use DeviceState::{Offline, Usable};
+        let devices = Devices::open(&Config::default(), None).unwrap();
+        let announce = |id: &str, state, streams: &[&str]| {
+            let mut device = device("a", id, state);
+            device.streams = streams.iter().map(|&name| name.to_owned()).collect();
+            let made = devices.announce(device, 2).map_err(|NoRoom| ())?;
+            Ok::<_, ()>(made.displaced.map(|device| device.endpoint))
+        };
+        let endpoint = |id: &str| Some(format!("{}:{id}", crate::wrappers::wrapper_key("a")));
+        assert_eq!(announce("real", Offline, &["s"]), Ok(None));
+        assert_eq!(announce("forged", Usable, &[]), Ok(None));
+        assert_eq!(announce("other", Usable, &[]), Err(()));
+        assert_eq!(
+            announce("second", Usable, &["t"]),
+            Ok(endpoint("forged")),
+            "it has a stream"
+        );
+        // The limit of the file may have been lowered.
+        assert_eq!(announce("third", Usable, &["u"]), Ok(None));
+        assert_eq!(devices.all().len(), 3);
+        assert!(devices.announced_with("s").is_some());
+        assert_eq!(announce("real", Usable, &[]), Ok(None));
+        assert_eq!(devices.announced_with("s"), None);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The devices that the peer of a wrapper announces: in the table of devices and in the registry, with their streams,
 //! until they are retracted or the wrapper ends.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
+use chappe_registry::Entity;
 use chappe_stream::StoreError;
 use chappe_transport::Hop;
 use chappe_wrappers::{AnnouncedDevice, DeviceReport};
@@ -10,6 +11,36 @@ use chappe_wrappers::{AnnouncedDevice, DeviceReport};
 use super::store::{Storer, stream_entity};
 use crate::catalogue;
 use crate::devices::{Device, DeviceState, announced_key, device_entities};
+
+/// Changes of the registry that a batch of reports makes. They are applied together: each application waits for the log.
+#[derive(Default)]
+struct Changes {
+    removed: Vec<String>,
+    published: BTreeMap<String, Entity>,
+    /// The keys of the devices that are gone.
+    gone: HashSet<String>,
+}
+
+impl Changes {
+    fn publish(&mut self, entities: impl IntoIterator<Item = Entity>) {
+        let keyed = entities.into_iter().map(|one| (one.key.clone(), one));
+        self.published.extend(keyed);
+    }
+
+    fn remove(&mut self, key: String) {
+        self.published.remove(&key);
+        self.removed.push(key);
+    }
+
+    /// A device and its streams leave the registry.
+    fn unregister(&mut self, device: Device) {
+        for stream in &device.streams {
+            self.remove(catalogue::key(stream));
+        }
+        self.remove(device.key.clone());
+        self.gone.insert(device.key);
+    }
+}
 
 impl Storer {
     /// Takes what the peer says about its devices.
@@ -20,48 +51,44 @@ impl Storer {
         &mut self,
         reports: Vec<DeviceReport>,
     ) -> Result<(), StoreError> {
+        let mut changes = Changes::default();
+        let taken = self.take_each(reports, &mut changes).await;
+        self.apply(changes).await;
+        taken
+    }
+
+    async fn take_each(
+        &mut self,
+        reports: Vec<DeviceReport>,
+        changes: &mut Changes,
+    ) -> Result<(), StoreError> {
         for DeviceReport { id, device } in reports {
-            let Some((endpoint, key)) = announced_key(&self.key, &id) else {
-                self.refuse_device(
+            match (announced_key(&self.key, &id), device) {
+                (Some((endpoint, key)), Some(device)) => {
+                    self.announce(endpoint, key, device, changes).await?;
+                }
+                (Some((_, key)), None) => self.retract(&key, changes),
+                (None, Some(_)) => self.refuse_device(
                     "device_name_too_long",
                     format!("{id:.64}…: its key would be too long"),
                     None,
-                );
-                continue;
-            };
-            match device {
-                Some(device) => self.announce(endpoint, key, device).await?,
-                None => self.retract(vec![key]).await,
+                ),
+                (None, None) => {}
             }
         }
         Ok(())
     }
 
-    /// Adds or changes a device.
+    /// Adds or changes a device. One that has neither a stream nor an operation is not shown.
     async fn announce(
         &mut self,
         endpoint: String,
         key: String,
         announced: AnnouncedDevice,
+        changes: &mut Changes,
     ) -> Result<(), StoreError> {
-        let most = self.file.keys.limits.streams as usize;
-        let streams = announced.streams.clone();
-        let device = self.shown(endpoint, &key, announced);
-        match self.app.devices.announce(device, most) {
-            Ok(displaced) => {
-                if let Some(displaced) = displaced {
-                    self.unregister(&displaced).await;
-                }
-            }
-            Err(_) => {
-                let hint = "limits.streams of its file is the most devices, too".to_owned();
-                let detail = format!("{key}: the wrapper already has {most} devices");
-                self.refuse_device("too_many_devices", detail, Some(hint));
-                return Ok(());
-            }
-        }
         let (mut names, mut entities) = (Vec::new(), Vec::new());
-        for (stream, definition) in &streams {
+        for (stream, definition) in &announced.streams {
             self.devices.insert(stream.clone(), key.clone());
             match self.stream(stream, definition).await? {
                 Ok(entry) => {
@@ -79,17 +106,54 @@ impl Storer {
                 }
             }
         }
-        self.app.registrar.publish(entities).await;
-        let former = self.app.devices.set_announced_streams(&key, names.clone());
+        if names.is_empty() && announced.operations.is_empty() {
+            self.retract(&key, changes);
+            return Ok(());
+        }
+        let most = self.file.keys.limits.streams as usize;
+        let mut device = self.shown(endpoint, &key, announced);
+        device.streams.clone_from(&names);
+        let Ok(made) = self.app.devices.announce(device, most) else {
+            let hint = "limits.streams of its file is the most devices, too".to_owned();
+            let detail = format!("{key}: the wrapper already has {most} devices");
+            self.refuse_device("too_many_devices", detail, Some(hint));
+            return Ok(());
+        };
+        changes.gone.remove(&key);
+        if let Some(displaced) = made.displaced {
+            changes.unregister(displaced);
+        }
         let names: HashSet<String> = names.into_iter().collect();
-        let gone = former.iter().filter(|name| !names.contains(*name));
-        let gone: Vec<String> = gone.map(|name| catalogue::key(name)).collect();
-        self.app.registrar.remove(gone).await;
+        let former = made.former_streams.iter();
+        let former = former.filter(|name| !names.contains(*name));
+        // Another device may have it by now.
+        for name in former.filter(|name| self.app.devices.announced_with(name).is_none()) {
+            changes.remove(catalogue::key(name));
+        }
+        changes.publish(entities);
         if let Some(device) = self.app.devices.get(&key) {
-            let entities = device_entities(&self.app, &device);
-            self.app.registrar.publish(entities).await;
+            changes.publish(device_entities(&self.app, &device));
         }
         Ok(())
+    }
+
+    /// Applies changes to the registry.
+    async fn apply(&mut self, changes: Changes) {
+        let Changes {
+            removed,
+            published,
+            gone,
+        } = changes;
+        if !gone.is_empty() {
+            self.devices.retain(|_, key| !gone.contains(key));
+        }
+        if !removed.is_empty() {
+            self.app.registrar.remove(removed).await;
+        }
+        if !published.is_empty() {
+            let entities = published.into_values().collect();
+            self.app.registrar.publish(entities).await;
+        }
     }
 
     /// A device as the node shows it.
@@ -116,27 +180,20 @@ impl Storer {
         device
     }
 
-    /// Removes devices that are not announced any more.
-    pub(super) async fn retract(&mut self, keys: Vec<String>) {
-        for key in keys {
-            if let Some(device) = self.app.devices.retract(&key) {
-                self.unregister(&device).await;
-            }
+    /// Removes a device that is not announced any more. Its streams keep their elements.
+    fn retract(&self, key: &str, changes: &mut Changes) {
+        if let Some(device) = self.app.devices.retract(key) {
+            changes.unregister(device);
         }
     }
 
     /// Removes those that were not announced again after the wrapper was opened.
     pub(super) async fn retract_expired(&mut self) {
-        let expired = self.app.devices.expired(&self.file.name);
-        self.retract(expired).await;
-    }
-
-    /// Takes a device and its streams out of the registry. The streams keep their elements.
-    async fn unregister(&mut self, device: &Device) {
-        self.devices.retain(|_, key| *key != device.key);
-        let streams = device.streams.iter().map(|name| catalogue::key(name));
-        let keys = streams.chain([device.key.clone()]).collect();
-        self.app.registrar.remove(keys).await;
+        let mut changes = Changes::default();
+        for key in self.app.devices.expired(&self.file.name) {
+            self.retract(&key, &mut changes);
+        }
+        self.apply(changes).await;
     }
 
     fn refuse_device(&self, reason: &'static str, detail: String, hint: Option<String>) {

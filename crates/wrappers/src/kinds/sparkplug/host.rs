@@ -28,9 +28,10 @@ use crate::kinds::mqtt::broker::Order;
 use crate::kinds::mqtt::follow::{Output, other_meaning};
 use crate::{Lost, NodeParts, StreamDefinition, Undecodable};
 
-/// Most edge nodes and devices together, as far as their birth certificates are known; reason: each costs memory for as
-/// long as the wrapper runs.
-const BRANCHES_MAX: usize = 20_000;
+/// Edge nodes and devices together, as far as their birth certificates are known, are at most so many times the metrics;
+/// reason: a metric needs a device and its edge node, and the metrics of streams that exist find room beyond the limit of
+/// metrics, which others may have used up.
+const BRANCHES_PER_METRIC: usize = 4;
 /// Edge nodes that are dropped together for new ones; reason: finding the oldest takes a look at all.
 const DROPPED_AT_ONCE: usize = 256;
 /// Longest name of a metric in bytes; reason: it becomes the name of a stream, which has at most 128.
@@ -198,7 +199,7 @@ impl Host {
         };
         match topic.verb {
             "NDEATH" => node.died(&mut turn),
-            "NBIRTH" if is_new && !self.has_room() => turn.faults.add(too_many()),
+            "NBIRTH" if is_new && !self.has_room() => turn.faults.add(self.too_many()),
             "NBIRTH" => self.born(&mut node, &mut turn),
             _ if !node.is_online => {
                 turn.lost("no_birth", 1);
@@ -240,9 +241,11 @@ impl Host {
         }
     }
 
-    /// Whether there is room for one more edge node or device; the oldest edge nodes without metrics make it.
+    /// Whether there is room for one more edge node or device; the oldest edge nodes without metrics make it,
+    /// then the devices without metrics.
     fn has_room(&mut self) -> bool {
-        if self.branches < BRANCHES_MAX {
+        let most = self.branches_max();
+        if self.branches < most {
             return true;
         }
         let nodes = self.nodes.iter();
@@ -262,7 +265,44 @@ impl Host {
             let aliases = node.aliases.values();
             self.unstored -= aliases.filter(|alias| alias.metric.is_none()).count();
         }
-        self.branches < BRANCHES_MAX
+        if self.branches >= most {
+            self.drop_empty_devices();
+        }
+        self.branches < most
+    }
+
+    /// Drops the devices without metrics. Those that publish again are asked for their birth certificates.
+    fn drop_empty_devices(&mut self) {
+        for (id, node) in &mut self.nodes {
+            let (changed, aliases) = (&mut self.changed, &mut node.aliases);
+            let before = node.branches.len();
+            node.branches.retain(|device, branch| {
+                let is_kept = device.is_empty() || !branch.metrics.is_empty();
+                if !is_kept {
+                    changed.insert((id.clone(), device.clone()));
+                }
+                is_kept
+            });
+            let dropped = before - node.branches.len();
+            if dropped > 0 {
+                self.branches -= dropped;
+                let branches = &node.branches;
+                aliases.retain(|_, alias| {
+                    let is_kept = branches.contains_key(&alias.device);
+                    self.unstored -= usize::from(!is_kept && alias.metric.is_none());
+                    is_kept
+                });
+            }
+        }
+    }
+
+    fn too_many(&self) -> String {
+        let most = self.branches_max();
+        format!("there are {most} edge nodes and devices already")
+    }
+
+    fn branches_max(&self) -> usize {
+        self.metrics_max.saturating_mul(BRANCHES_PER_METRIC)
     }
 
     /// The birth certificate of an edge node.
@@ -288,7 +328,7 @@ impl Host {
     fn define(&mut self, node: &mut Node, device: &str, turn: &mut Turn<'_>) {
         if !device.is_empty() && !node.branches.contains_key(device) {
             if !self.has_room() {
-                return turn.faults.add(too_many());
+                return turn.faults.add(self.too_many());
             }
             self.branches += 1;
         }
@@ -448,10 +488,6 @@ impl Host {
             has_value: false,
         })
     }
-}
-
-fn too_many() -> String {
-    format!("there are {BRANCHES_MAX} edge nodes and devices already")
 }
 
 impl Node {

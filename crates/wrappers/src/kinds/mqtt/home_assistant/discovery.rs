@@ -25,6 +25,8 @@ use crate::{Batch, NodeParts, StreamDefinition, Undecodable};
 const CONFIG_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a refused message that are kept.
 const KEPT_BYTES: usize = 64 << 10;
+/// Longest name of an operation in bytes; reason: the whole name identifies it in each call, also in a URL.
+const OPERATION_NAME_BYTES_MAX: usize = 512;
 /// Topics of which the entities of a wrapper have at most so many times their number.
 const TOPICS_PER_ENTITY: usize = 4;
 /// Entities that read the same topic at most; reason: each message is read once for each.
@@ -57,6 +59,8 @@ pub(super) struct Discovery {
     entities: BTreeMap<Id, Known>,
     /// What entities can be told to do; some have nothing else.
     operations: BTreeMap<Id, EntityOperation>,
+    /// The entities whose operations a device and a name identify.
+    called: HashMap<(String, String), Id>,
     /// The devices of the entities.
     groups: BTreeMap<String, Group>,
     device_of: BTreeMap<Id, String>,
@@ -90,6 +94,7 @@ impl Discovery {
             entities_max,
             entities: BTreeMap::new(),
             operations: BTreeMap::new(),
+            called: HashMap::new(),
             groups: BTreeMap::new(),
             device_of: BTreeMap::new(),
             changed: BTreeMap::new(),
@@ -243,8 +248,9 @@ impl Discovery {
         turn: &mut Turn<'_>,
     ) -> Result<Vec<String>, String> {
         let about = About::of(keys, path)?;
-        let name = shortened(&path.join("/"));
-        let operation = EntityOperation::of(component, name.clone(), keys);
+        let name = path.join("/");
+        let operation = self.operation(component, &name, &about.id, keys);
+        let shown = shortened(&name);
         let has_state = component != "button" && keys.get("state_topic").is_some();
         let mut notes = Vec::new();
         // An entity without a state may have an operation only.
@@ -254,7 +260,7 @@ impl Discovery {
         match operation {
             Ok(Some(_)) if self.operations.len() >= self.entities_max => {
                 let text = format!(
-                    "{name} is not called: there are {} operations already",
+                    "{shown} is not called: there are {} operations already",
                     self.entities_max
                 );
                 if !has_state {
@@ -262,13 +268,46 @@ impl Discovery {
                 }
                 notes.push(text);
             }
-            Ok(Some(operation)) => drop(self.operations.insert(id.clone(), operation)),
+            Ok(Some(operation)) => {
+                self.called.insert((about.id.clone(), name), id.clone());
+                self.operations.insert(id.clone(), operation);
+            }
             Ok(None) => {}
-            Err(reason) if has_state => notes.push(format!("{name} is not called: {reason}")),
+            Err(reason) if has_state => notes.push(format!("{shown} is not called: {reason}")),
             Err(reason) => return Err(reason),
         }
         self.join(&id, about, turn.now);
         Ok(notes)
+    }
+
+    /// The operation of an entity of a device. The first with a name keeps it.
+    fn operation(
+        &self,
+        component: &str,
+        name: &str,
+        device: &str,
+        keys: Keys<'_>,
+    ) -> Result<Option<EntityOperation>, String> {
+        let Some(operation) = EntityOperation::of(component, name.to_owned(), keys)? else {
+            return Ok(None);
+        };
+        if name.len() > OPERATION_NAME_BYTES_MAX {
+            return Err(format!(
+                "the name of its operation, {:?}…, is longer than {OPERATION_NAME_BYTES_MAX} bytes",
+                beginning(name)
+            ));
+        }
+        if name.chars().any(char::is_control) {
+            return Err("the name of its operation has a control character".to_owned());
+        }
+        if let Some((topic, _)) = self.called.get(&(device.to_owned(), name.to_owned())) {
+            return Err(format!(
+                "its device has an operation {:?} already, which {} announced",
+                beginning(name),
+                beginning(topic)
+            ));
+        }
+        Ok(Some(operation))
     }
 
     /// Adds an entity that has a state; returns a note about its unit.
@@ -347,8 +386,11 @@ impl Discovery {
         let ids: Vec<Id> = ids.take_while(|id| id.0 == topic).cloned().collect();
         let mut removed = BTreeMap::new();
         for id in ids {
+            let device = self.device_of.get(&id).cloned().unwrap_or_default();
             self.leave(&id, turn.now);
-            self.operations.remove(&id);
+            if let Some(operation) = self.operations.remove(&id) {
+                self.called.remove(&(device, operation.shown.name));
+            }
             let Some(known) = self.entities.remove(&id) else {
                 continue;
             };

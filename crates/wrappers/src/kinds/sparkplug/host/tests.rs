@@ -275,3 +275,22 @@ fn made_up_birth_certificates_do_not_take_the_room_of_streams_that_exist() {
     assert_eq!(forged.len(), 4);
     assert_eq!(born(&mut host, &stored, "real", &["a", "b", "c"]), known);
 }
+
+#[test]
+fn made_up_devices_without_metrics_do_not_take_the_room_of_others() {
+    let mut host = Host::new("line", 4);
+    let own = payload(0, vec![metric("a", 4, MetricValue::Long(1))]);
+    receive(&mut host, "spBv1.0/g/NBIRTH/forged", &own, 0);
+    for number in 1..100 {
+        let topic = format!("spBv1.0/g/DBIRTH/forged/d{number}");
+        receive(&mut host, &topic, &payload(number, Vec::new()), 0);
+    }
+    let reports = host.devices();
+    let shown = reports.iter().filter(|report| report.device.is_some());
+    assert_eq!(shown.count(), 16);
+    let output = receive(&mut host, "spBv1.0/g/NBIRTH/real", &own, 1);
+    assert_eq!(output.batch.parts.len(), 1);
+    assert!(output.batch.undecodable.is_empty());
+    assert!(device(&host.devices(), "g/real").offline.is_none());
+    assert_eq!(host.branches, 2, "the empty ones gave way");
+}

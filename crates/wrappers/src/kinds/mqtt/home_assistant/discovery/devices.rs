@@ -184,10 +184,8 @@ impl Discovery {
         device: &str,
         command: &Command,
     ) -> Result<Call, String> {
-        let group = self.groups.get(device);
-        let members = group.into_iter().flat_map(|group| &group.members);
-        let mut found = members.filter_map(|member| Some((member, self.operations.get(member)?)));
-        let found = found.find(|(_, operation)| operation.shown.name == command.name);
+        let called = self.called.get(&(device.to_owned(), command.name.clone()));
+        let found = called.and_then(|member| Some((member, self.operations.get(member)?)));
         let (member, operation) = found
             .ok_or_else(|| format!("no device {device:?} has an operation {:?}", command.name))?;
         if self

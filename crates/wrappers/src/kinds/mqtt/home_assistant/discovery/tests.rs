@@ -275,3 +275,58 @@ fn an_operation_is_called_on_its_topic_while_its_entity_is_available() {
     let error = call(&discovery, "number/h", 21.into()).unwrap_err();
     assert!(error.contains("not available"), "{error}");
 }
+
+/// The topic that a call of an operation of a device publishes on.
+fn called(discovery: &Discovery, device: &str, name: &str) -> Result<String, String> {
+    let command = crate::Command {
+        name: name.to_owned(),
+        arguments: Map::from_iter([("value".to_owned(), Value::Bool(true))]),
+    };
+    Ok(discovery.operate(device, &command)?.publication.topic)
+}
+
+#[test]
+fn the_first_operation_of_a_name_keeps_it() {
+    let mut discovery = discovery();
+    let honest = "homeassistant/switch/pump/valve/config";
+    let own = r#"{"dev": {"ids": "pump"}, "cmd_t": "pump/valve"}"#;
+    let other = r#"{"dev": {"ids": "pump"}, "o": {"name": "x"},
+        "cmps": {"valve": {"p": "switch", "cmd_t": "other/valve"}}}"#;
+    receive(&mut discovery, honest, own);
+    let output = receive(&mut discovery, "homeassistant/device/pump/config", other);
+    let reason = &output.batch.undecodable[0].reason;
+    assert!(
+        reason.contains("already") && reason.contains(honest),
+        "{reason}"
+    );
+    let name = "switch/pump/valve";
+    let expected = Ok("pump/valve".to_owned());
+    assert_eq!(called(&discovery, "pump", name), expected);
+    // Announced again, it stays the same; retracted, its name is free.
+    receive(&mut discovery, honest, own);
+    assert_eq!(called(&discovery, "pump", name), expected);
+    receive(&mut discovery, honest, "");
+    receive(&mut discovery, "homeassistant/device/pump/config", other);
+    let expected = Ok("other/valve".to_owned());
+    assert_eq!(called(&discovery, "pump", name), expected);
+}
+
+#[test]
+fn the_whole_name_of_an_operation_identifies_it() {
+    let mut discovery = discovery();
+    let long = "x".repeat(130);
+    for side in ["left", "right"] {
+        let topic = format!("homeassistant/switch/{long}-{side}/config");
+        let config = format!(r#"{{"dev": {{"ids": "lamp"}}, "cmd_t": "lamp/{side}"}}"#);
+        receive(&mut discovery, &topic, &config);
+    }
+    for side in ["left", "right"] {
+        let made = called(&discovery, "lamp", &format!("switch/{long}-{side}"));
+        assert_eq!(made, Ok(format!("lamp/{side}")));
+    }
+    let topic = format!("homeassistant/switch/{}/config", "x".repeat(506));
+    let config = r#"{"dev": {"ids": "lamp"}, "cmd_t": "lamp/x"}"#;
+    let output = receive(&mut discovery, &topic, config);
+    let reason = &output.batch.undecodable[0].reason;
+    assert!(reason.contains("longer than 512 bytes"), "{reason}");
+}
