@@ -131,6 +131,8 @@ async def main() -> None:
             number, time = journal.record()
             await count.write_value(ua.DataValue(ua.Variant(number, kinds.Int64), SourceTimestamp=time))
             if await switch.read_value():
+                # A value of another type is accepted only where there is none.
+                server.iserver.aspace[text.nodeid].attributes[ua.AttributeIds.Value].value = None
                 await server.write_attribute_value(text.nodeid, ua.DataValue(ua.Variant("hot", kinds.String)))
             await asyncio.sleep(PERIOD_S)
 

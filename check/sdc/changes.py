@@ -2,7 +2,7 @@
 
 1. The tree changes every two seconds, and a waveform block is sent every 25 ms: the stored values equal the
    provider's own count of accepted states, and none is refused.
-2. A unit toggles 600 times.
+2. A unit toggles 600 times, between 1 and per cent. The stored values are read in the last one.
 3. The node ends while the device publishes: a state is stored if its report was accepted, and only then.
 """
 
@@ -73,12 +73,19 @@ def stored(cable: Cable, address: str, stream: str) -> list[float]:
         after = f"{page[-1]['epoch']}:{page[-1]['number']}"
 
 
-def agrees(cable: Cable, address: str, monitor: Monitor, sent: dict[str, list[float]], what: str) -> None:
+def per_cent(cable: Cable, address: str, stream: str) -> int:
+    """What a value of a stream is in per cent."""
+    fields = json.loads(cable.get("A", f"{address}/api/v1/streams/{stream}"))["fields"]
+    return {"1": 100, "%": 1}[fields[0]["unit"]]
+
+
+def agrees(cable: Cable, address: str, monitor: Monitor, sent: dict[str, list[float]], what: str, factor: int = 1) -> None:
     """Every accepted state is stored exactly once, in order."""
     for handle, values in sorted(sent.items()):
         stream, end = f"{monitor.streams}.{handle}", time.monotonic() + 10
         while len(held := stored(cable, address, stream)) < len(values) and time.monotonic() < end:
             time.sleep(0.5)
+        held = [round(value * factor, 6) for value in held]
         counted = [collections.Counter(numbers) for numbers in (values, held)]
         lost, twice = [sorted((one - other).elements()) for one, other in (counted, counted[::-1])]
         expect(not twice and not lost and held == values,
@@ -130,7 +137,7 @@ def units_toggle(cable: Cable, chappe: str) -> None:
     sent, changes, refused = monitor.end()
     expect(changes >= TOGGLES, f"the unit toggled {changes} times")
     expect(not refused, f"the node refused no report; statuses {refused[:5]}")
-    agrees(cable, address, monitor, sent, "toggling unit")
+    agrees(cable, address, monitor, sent, "toggling unit", per_cent(cable, address, stream))
     found = device(cable, address)
     expect(found["state"] == "usable", "the device is usable")
     monitor.process.stop()

@@ -31,12 +31,15 @@ from sdc11073.xml_types import dpws_types, pm_types
 
 WAVEFORM_S, METRICS_S, TREE_S = 0.025, 0.1, 2.0
 GUESTS = 5
-UNITS = ["262656", "262688"]
+# Codes of dimensionless and of per cent, and what a value in them is in per cent.
+UNITS = [("262656", 100), ("262688", 1)]
 
 sent: dict[str, list[float]] = collections.defaultdict(list)
 refused: list[int] = []
 # The HTTP status of the answer to the report that a task sends; 0 while there is none.
 status: contextvars.ContextVar[int] = contextvars.ContextVar("status")
+# What a value of the present unit is in the unit in which values are counted.
+factor = 1
 
 
 def note_statuses() -> None:
@@ -73,7 +76,7 @@ def count_accepted_states() -> None:
             handle, version = state.get("DescriptorHandle"), int(state.get("StateVersion", "0"))
             if handle and value is not None and version > newest[handle]:
                 newest[handle] = version
-                sent[handle].append(float(value.get("Value") or value.get("Samples").split(" ")[0]))
+                sent[handle].append(float(value.get("Value") or value.get("Samples").split(" ")[0]) * factor)
 
     BicepsSubscriptionAsync.async_send_notification_report = counting
 
@@ -145,9 +148,11 @@ class Publisher:
         self.changes += 1
 
     def change_unit(self) -> None:
+        global factor
         with self.mdib.descriptor_transaction() as transaction:
             descriptor = transaction.get_descriptor("heart_rate")
-            descriptor.Unit = pm_types.CodedValue(UNITS[self.changes % 2])
+            code, factor = UNITS[self.changes % 2]
+            descriptor.Unit = pm_types.CodedValue(code)
         self.changes += 1
         self.metrics("heart_rate")
 
