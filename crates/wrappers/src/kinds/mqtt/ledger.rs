@@ -5,6 +5,9 @@
 //! after a crash between storing and acknowledging, a repeated message is recognized by its identifier and its content.
 //! Beyond the newest 64, a mark names only messages that the broker may not know to be acknowledged, so that the marks
 //! of a quiet topic are short.
+//!
+//! A broker that soon uses an identifier again, as one that takes the lowest free one, may repeat a new message that looks
+//! like a stored one. Then nothing is taken for a repeat: quality of service 1 permits doubles, but no loss.
 
 use std::collections::VecDeque;
 
@@ -20,6 +23,8 @@ pub(super) const MESSAGES: usize = 512;
 const MESSAGES_KEPT: usize = 64;
 /// The first byte of a mark.
 const VERSION: u8 = 1;
+/// The first byte of a mark, if the broker uses identifiers again soon: it names no messages.
+const VERSION_REUSED: u8 = 2;
 /// Bytes before the messages: the version, the number of the batch, the subscription.
 const HEAD_BYTES: usize = 1 + 8 + 8;
 /// Bytes of a message: its identifier and the beginning of its hash.
@@ -38,6 +43,8 @@ pub(super) struct Ledger {
     confirmed: usize,
     /// Messages that were dropped since it was made.
     dropped: u64,
+    /// Whether the broker used an identifier again for a new message, while the former one was among the newest.
+    is_reused: bool,
 }
 
 impl Ledger {
@@ -45,7 +52,8 @@ impl Ledger {
     pub(super) fn of(mark: &Mark) -> Option<Self> {
         let bytes = mark.bytes();
         let (head, messages) = bytes.split_at_checked(HEAD_BYTES)?;
-        let is_whole = head[0] == VERSION && messages.len() % MESSAGE_BYTES == 0;
+        let is_reused = head[0] == VERSION_REUSED && messages.is_empty();
+        let is_whole = is_reused || head[0] == VERSION && messages.len() % MESSAGE_BYTES == 0;
         is_whole.then_some(())?;
         let messages = messages.chunks_exact(MESSAGE_BYTES).map(|message| {
             let packet_id = u16::from_le_bytes([message[0], message[1]]);
@@ -55,6 +63,7 @@ impl Ledger {
             number: u64::from_le_bytes(head[1..9].try_into().ok()?),
             subscription: head[9..].try_into().ok()?,
             messages: messages.collect::<Option<_>>()?,
+            is_reused,
             ..Self::default()
         })
     }
@@ -71,6 +80,7 @@ impl Ledger {
         self.dropped += self.messages.len() as u64;
         self.messages.clear();
         self.confirmed = 0;
+        self.is_reused = false;
     }
 
     /// The number of the newest message.
@@ -104,6 +114,13 @@ impl Ledger {
     /// Adds a message, which is stored with the next mark.
     pub(super) fn add(&mut self, message: &Message) {
         if let Some(receipt) = message.receipt {
+            let is_taken = |(id, _): &(u16, [u8; 8])| *id == receipt.packet_id;
+            if self.is_reused || !message.is_duplicate && self.messages.iter().any(is_taken) {
+                self.forget();
+                self.is_reused = true;
+                self.dropped += 1;
+                return;
+            }
             self.messages.push_back(entry(receipt, message));
             let has_confirmed = self.confirmed > 0 && self.messages.len() > MESSAGES_KEPT;
             if has_confirmed || self.messages.len() > MESSAGES {
@@ -116,7 +133,7 @@ impl Ledger {
     pub(super) fn mark(&mut self) -> Mark {
         self.number = self.number.wrapping_add(1);
         let mut bytes = Vec::with_capacity(HEAD_BYTES + self.messages.len() * MESSAGE_BYTES);
-        bytes.push(VERSION);
+        bytes.push(if self.is_reused { VERSION_REUSED } else { VERSION });
         bytes.extend(self.number.to_le_bytes());
         bytes.extend(self.subscription);
         for (packet_id, hash) in &self.messages {
@@ -200,8 +217,28 @@ mod tests {
     }
 
     #[test]
+    fn of_a_broker_that_uses_identifiers_again_nothing_is_a_repeat() {
+        let mut ledger = Ledger::default();
+        ledger.add(&message(1, "x", false));
+        assert!(ledger.has(&message(1, "x", true)));
+        ledger.add(&message(2, "x", false));
+        ledger.add(&message(1, "x", false));
+        let mark = ledger.mark();
+        let mut after = Ledger::of(&mark).unwrap();
+        // The fourth message, which was on its way when the node ended.
+        assert!(!ledger.has(&message(1, "x", true)) && !after.has(&message(1, "x", true)));
+        after.add(&message(1, "x", true));
+        ledger.add(&message(1, "x", true));
+        assert_eq!((ledger.newest(), after.newest()), (4, 1));
+        after.forget();
+        after.add(&message(1, "x", false));
+        assert!(after.has(&message(1, "x", true)), "a new session");
+    }
+
+    #[test]
     fn a_mark_of_another_kind_is_none() {
-        for bytes in [vec![], vec![1; 20], vec![2; HEAD_BYTES], vec![1; 400]] {
+        let longer = vec![2; HEAD_BYTES + MESSAGE_BYTES];
+        for bytes in [vec![], vec![1; 20], vec![3; HEAD_BYTES], longer, vec![1; 400]] {
             assert_eq!(Ledger::of(&Mark::new(bytes).unwrap()), None);
         }
     }

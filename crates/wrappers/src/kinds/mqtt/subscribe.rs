@@ -38,7 +38,7 @@ pub(crate) const WRAPPER: WrapperKind = WrapperKind {
     delivery: Delivery {
         acknowledges: "by PUBACK or PUBREC, after the message is stored",
         resumes: "the session that the broker keeps, and the identifiers of the newest 512 messages",
-        may_double: "messages of quality of service 0 never; others only if a broker of 3.1.1 repeats more than 512",
+        may_double: "messages of quality of service 0 never; others only if a broker of 3.1.1 repeats more than 512, or if it uses one of the last 512 identifiers again",
         may_miss: "what the broker drops: with quality of service 0, after `session_s`, or beyond its queue",
         back_pressure: "acknowledgements wait, and the socket is not read",
     },
