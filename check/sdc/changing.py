@@ -138,7 +138,7 @@ class Publisher:
             guest = f"guest_{self.changes // 2 % GUESTS}"
             descriptor = NumericMetricDescriptorContainer(guest, "ch0")
             descriptor.Type = pm_types.CodedValue("67112961", "urn:chappe:test")
-            descriptor.Unit = pm_types.CodedValue(UNITS[0])
+            descriptor.Unit = pm_types.CodedValue(UNITS[0][0])
             descriptor.Resolution = decimal.Decimal(1)
             state = self.mdib.data_model.mk_state_container(descriptor)
             with self.mdib.descriptor_transaction() as transaction:

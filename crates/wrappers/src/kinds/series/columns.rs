@@ -126,6 +126,16 @@ pub(super) const fn is_too_long(name: &str) -> bool {
     name.len() > ORIGINAL_BYTES_MAX
 }
 
+/// The unit that the file states for a field.
+pub(super) fn unit_of_file<'a>(
+    units: &'a BTreeMap<String, String>,
+    measurement: &str,
+    name: &str,
+) -> Option<&'a str> {
+    let own = units.get(&format!("{measurement}.{name}"));
+    own.or_else(|| units.get(measurement)).map(String::as_str)
+}
+
 /// The unit of a field: that of the file, or the one that names tell.
 pub(super) fn unit(
     units: &BTreeMap<String, String>,
@@ -133,9 +143,7 @@ pub(super) fn unit(
     name: &str,
     told: Option<&str>,
 ) -> Option<String> {
-    let of_file = units.get(&format!("{measurement}.{name}"));
-    let of_file = of_file.or_else(|| units.get(measurement));
-    let own = of_file.map(String::as_str).or(told);
+    let own = unit_of_file(units, measurement, name).or(told);
     let own = own.or_else(|| of_metric_name(name));
     own.map(str::to_owned)
 }

@@ -280,7 +280,7 @@ impl Tables {
     /// The column of an original name, which is added if there is none. `unit` is what the sender tells.
     ///
     /// # Errors
-    /// The field has another type, or there is no room for one more.
+    /// The field has another type or unit, or there is no room for one more.
     pub(crate) fn column(
         &mut self,
         table: usize,
@@ -304,6 +304,16 @@ impl Tables {
                     table.measurement,
                     type_word(kind.field_type()),
                     type_word(exists),
+                ));
+            }
+            let told = unit.filter(|unit| !unit.is_empty() && column == Column::Field);
+            if let (Some(told), Some(has)) = (told, &table.definition.schema.fields[*index].unit)
+                && told != has
+                && columns::unit_of_file(&self.options.units, &table.measurement, name).is_none()
+            {
+                return Err(format!(
+                    "unit conflict: field {name:?} of {:?} is told in {told:?}, its elements are in {has:?}",
+                    table.measurement,
                 ));
             }
             return Ok(*index);

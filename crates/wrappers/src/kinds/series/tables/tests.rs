@@ -74,6 +74,27 @@ fn names_that_differ_in_case_stay_apart_after_a_restart() {
 }
 
 #[test]
+fn a_field_keeps_the_unit_of_its_elements() {
+    let mut plain = tables(2);
+    let options = Options {
+        units: [("cpu".to_owned(), "s".to_owned())].into(),
+        ..plain.options.clone()
+    };
+    let told = |tables: &mut Tables, unit| {
+        let series = tables.series("cpu", std::iter::empty(), None)?;
+        let (field, float) = (Column::Field, FieldKind::Float);
+        tables.column(series.table, field, "idle", float, unit)
+    };
+    assert_eq!(told(&mut plain, Some("s")), Ok(0));
+    assert_eq!(told(&mut plain, None), Ok(0));
+    let refusal = told(&mut plain, Some("ms")).unwrap_err();
+    assert!(refusal.contains("\"ms\"") && refusal.contains("\"s\""), "{refusal}");
+    let mut decided = Tables::new(options, None, 2);
+    assert_eq!(told(&mut decided, Some("s")), Ok(0));
+    assert_eq!(told(&mut decided, Some("ms")), Ok(0), "the file decides");
+}
+
+#[test]
 fn new_names_do_not_take_the_places_of_streams_that_are_there() {
     let mut before = tables(2);
     add_column(&mut before, "cpu", "idle").unwrap();
