@@ -121,7 +121,7 @@ impl Storer {
         };
         changes.gone.remove(&key);
         if let Some(displaced) = made.displaced {
-            changes.unregister(displaced);
+            self.unregister(displaced, changes);
         }
         let names: HashSet<String> = names.into_iter().collect();
         let former = made.former_streams.iter();
@@ -183,8 +183,17 @@ impl Storer {
     /// Removes a device that is not announced any more. Its streams keep their elements.
     fn retract(&self, key: &str, changes: &mut Changes) {
         if let Some(device) = self.app.devices.retract(key) {
-            changes.unregister(device);
+            self.unregister(device, changes);
         }
+    }
+
+    /// Takes a device and its streams out of the registry, but no stream that another device has by now.
+    fn unregister(&self, mut device: Device, changes: &mut Changes) {
+        let devices = &self.app.devices;
+        device
+            .streams
+            .retain(|name| devices.announced_with(name).is_none());
+        changes.unregister(device);
     }
 
     /// Removes those that were not announced again after the wrapper was opened.
