@@ -12,6 +12,10 @@ use crate::partition::fold;
 /// Maximum number of names in one inquiry.
 pub const MAX_NAMES: usize = 5;
 
+/// Maximum number of wildcards in one name; adjacent ones count as one. Reason: each is a search in every
+/// name of the registry, and names that people look for have few.
+const MAX_WILDCARDS: usize = 16;
+
 /// A name in an inquiry with the qualifiers that apply to it.
 #[derive(Clone, Debug)]
 pub(crate) struct NamePattern {
@@ -53,6 +57,18 @@ impl NamePattern {
         } else {
             text.split('%').map(str::to_owned).collect()
         };
+        // Adjacent wildcards match what one matches.
+        let last = parts.len().saturating_sub(1);
+        let mut at = 0..;
+        parts.retain(|part| {
+            let at = at.next().unwrap_or_default();
+            at == 0 || at == last || !part.is_empty()
+        });
+        if parts.len() > MAX_WILDCARDS + 1 {
+            let wildcards = parts.len() - 1;
+            let detail = format!("a name has {wildcards} wildcards; the limit is {MAX_WILDCARDS}");
+            return Err(Error::new(ErrorCode::TooManyOptions, detail));
+        }
         // A match from the left is a wildcard at the end.
         if !qualifiers.exact_name_match && parts.last().is_some_and(|last| !last.is_empty()) {
             parts.push(String::new());
@@ -149,6 +165,21 @@ mod tests {
         assert!(!pattern("h%z", &[]).matches("Heart", None));
         assert!(pattern("%", &[]).matches("", None));
         assert!(!pattern("aa%aa", &[]).matches("aaa", None));
+    }
+
+    #[test]
+    fn wildcards_are_limited_and_adjacent_ones_count_as_one() {
+        let qualifiers = ["caseSensitiveMatch"].into_iter();
+        let qualifiers = FindQualifiers::parse(FindCall::Business, qualifiers).unwrap();
+        let read = |name: &str| NamePattern::new(&Text::plain(name), &qualifiers);
+        let many = read(&"%".repeat(119)).unwrap();
+        assert_eq!(many.parts.len(), 2);
+        assert!(many.matches("Heart", None) && many.matches("", None));
+        let within = read(&format!("a%%{}", "a%".repeat(MAX_WILDCARDS - 1))).unwrap();
+        assert!(within.matches(&"a".repeat(MAX_WILDCARDS), None));
+        assert!(!within.matches(&"a".repeat(MAX_WILDCARDS - 1), None));
+        let error = read(&"a%".repeat(MAX_WILDCARDS + 1)).unwrap_err();
+        assert_eq!(error.code, ErrorCode::TooManyOptions);
     }
 
     #[test]

@@ -196,7 +196,7 @@ impl Selection {
 
     /// Walks the names: first names, by which results are sorted, in order; then all others.
     fn walk_names(&self, graph: &Graph<'_>) -> HashSet<Id> {
-        let mut found = HashSet::new();
+        let (mut found, mut rejected) = (HashSet::new(), HashSet::new());
         for partition in &graph.partitions {
             let patterns: Vec<Option<&NamePattern>> = if self.names.is_empty() {
                 vec![None]
@@ -204,9 +204,15 @@ impl Selection {
                 self.names.iter().map(Some).collect()
             };
             for pattern in patterns {
-                self.walk(graph, partition, pattern, true, &mut found);
+                self.walk(graph, partition, pattern, true, (&mut found, &mut rejected));
                 if pattern.is_some() {
-                    self.walk(graph, partition, pattern, false, &mut found);
+                    self.walk(
+                        graph,
+                        partition,
+                        pattern,
+                        false,
+                        (&mut found, &mut rejected),
+                    );
                 }
             }
             // Without a name it has no key there.
@@ -217,13 +223,15 @@ impl Selection {
         found
     }
 
+    /// Walks the names that one pattern may match. An entity has a key for each of its names, and
+    /// all its names decide at the first, so `rejected` spares the others.
     fn walk(
         &self,
         graph: &Graph<'_>,
         partition: &Partition,
         pattern: Option<&NamePattern>,
         is_first: bool,
-        found: &mut HashSet<Id>,
+        (found, rejected): (&mut HashSet<Id>, &mut HashSet<Id>),
     ) {
         let class = self.class.name_prefix(is_first);
         let prefix = pattern.map(NamePattern::folded_prefix).unwrap_or_default();
@@ -242,15 +250,21 @@ impl Selection {
                 break;
             }
             let folded = key.text.get(class.len()..).unwrap_or_default();
-            if pattern.is_some_and(|pattern| !pattern.admits(folded)) {
+            if rejected.contains(&key.entity)
+                || pattern.is_some_and(|pattern| !pattern.admits(folded))
+            {
                 continue;
             }
             let is_decided = pattern.is_none_or(NamePattern::is_decided_by_text);
-            let fits = is_decided || self.has_name(graph, key.entity);
-            if fits && self.is_shown(graph, key.entity) {
+            let fits = found.contains(&key.entity)
+                || (is_decided || self.has_name(graph, key.entity))
+                    && self.is_shown(graph, key.entity);
+            if fits {
                 found.insert(key.entity);
                 count += 1;
                 last = Some(key.text);
+            } else {
+                rejected.insert(key.entity);
             }
         }
     }
