@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use chappe_soap::security::WSSE;
 use chappe_soap::{Addressing, AddressingVersion, EndpointReference, Envelope, Fault, FaultCode};
 use chappe_soap::{not_understood_header, upgrade_header, v1_1};
 use chappe_xml::{Element, Name, Str};
@@ -20,6 +21,9 @@ pub const XML_CONTENT_TYPE: &str = "text/xml; charset=utf-8";
 
 /// The address for messages to discard (WS-Addressing 1.0 core, section 2.1).
 pub const NONE: &str = "http://www.w3.org/2005/08/addressing/none";
+
+/// The namespace of additions of WS-Security 1.1.
+const WSSE11: &str = "http://docs.oasis-open.org/wss/oasis-wss-wssecurity-secext-1.1.xsd";
 
 /// An HTTP reply, which the driver sends unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -318,4 +322,55 @@ pub fn not_understood(request: &Envelope, understood: &[Name]) -> Option<(Fault,
         detail: Vec::new(),
     };
     Some((fault, blocks))
+}
+
+/// The first reference parameter in a namespace of WS-Addressing or WS-Security. Parameters become
+/// headers of messages to `to`, where these would contradict those of the sender.
+#[must_use]
+pub fn reserved_parameter(to: &EndpointReference) -> Option<&Element> {
+    to.reference_parameters.iter().find(|parameter| {
+        let namespace = &*parameter.name.namespace;
+        let is_addressing = |dialect: &Dialect| namespace == dialect.addressing().namespace();
+        Dialect::ALL.iter().any(is_addressing) || [WSSE, WSSE11].contains(&namespace)
+    })
+}
+
+/// The fault for a request whose headers cannot be honoured: a mandatory one that is not in
+/// `understood`, or an answer to another address than that of the connection. `None` if all can.
+#[must_use]
+pub fn check_headers(
+    request: &Envelope,
+    understood: &[Name],
+    message_id: impl Into<Str>,
+) -> Option<Envelope> {
+    let Addressing {
+        version,
+        reply_to,
+        fault_to,
+        ..
+    } = &request.addressing;
+    let is_supported = |to: &str| to == version.anonymous() || to == NONE;
+    let elsewhere = [("ReplyTo", reply_to), ("FaultTo", fault_to)]
+        .into_iter()
+        .find(|(_, to)| to.as_ref().is_some_and(|to| !is_supported(&to.address)));
+    let (refusal, headers) = match (not_understood(request, understood), elsewhere) {
+        (Some(found), _) => found,
+        (None, Some((header, _))) => {
+            let subcode = version.fault_name("InvalidAddressingHeader");
+            let reason = format!("{header} must be anonymous; other addresses are not supported");
+            (Fault::sender(subcode, reason), Vec::new())
+        }
+        (None, None) => return None,
+    };
+    let mut envelope = fault(request, &refusal, message_id);
+    envelope.headers.extend(headers);
+    // The answer uses this connection even if another address was refused.
+    let to = envelope
+        .addressing
+        .to
+        .get_or_insert(version.anonymous().into());
+    if !is_supported(to) {
+        *to = version.anonymous().into();
+    }
+    Some(envelope)
 }

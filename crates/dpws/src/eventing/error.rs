@@ -35,6 +35,9 @@ pub enum EventingFault {
     /// `NotifyTo` or `EndTo` has an address that the source cannot or may not contact.
     #[error("the address cannot be used: {0}")]
     DestinationUnreachable(Str),
+    /// `NotifyTo` or `EndTo` has a reference parameter that would replace a header of the source.
+    #[error("the endpoint reference cannot be used: {0}")]
+    InvalidAddressingHeader(Str),
     /// The message is incomplete or names an unknown subscription.
     #[error("the message is invalid: {0}")]
     InvalidMessage(Str),
@@ -51,6 +54,7 @@ impl EventingFault {
             Self::EventSourceUnableToProcess(_) => "EventSourceUnableToProcess",
             Self::UnableToRenew(_) => "UnableToRenew",
             Self::DestinationUnreachable(_) => "DestinationUnreachable",
+            Self::InvalidAddressingHeader(_) => "InvalidAddressingHeader",
             Self::InvalidMessage(_) => "InvalidMessage",
         }
     }
@@ -62,6 +66,7 @@ impl EventingFault {
         let name = match self {
             Self::FilterActionNotSupported => dialect.dpws_name(self.local()),
             Self::DestinationUnreachable(_) => version.name(self.local()),
+            Self::InvalidAddressingHeader(_) => version.fault_name(self.local()),
             _ => Name::new(EVENTING, self.local()),
         };
         let detail = |local, text: Str| Element::new(Name::new(EVENTING, local)).with_text(text);
@@ -95,8 +100,13 @@ impl EventingFault {
         let is_addressing =
             |dialect: Dialect| subcode.namespace == dialect.addressing().namespace();
         if Dialect::ALL.into_iter().any(is_addressing) {
-            let own = subcode.local == "DestinationUnreachable";
-            return own.then(|| Self::DestinationUnreachable(reason()));
+            return match &*subcode.local {
+                "DestinationUnreachable" => Some(Self::DestinationUnreachable(reason())),
+                "InvalidAddressingHeader" | "InvalidMessageInformationHeader" => {
+                    Some(Self::InvalidAddressingHeader(reason()))
+                }
+                _ => None,
+            };
         }
         if subcode.namespace != EVENTING {
             return None;

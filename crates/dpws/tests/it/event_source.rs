@@ -454,6 +454,44 @@ fn unsupported_requests_are_rejected_with_their_reason() {
 }
 
 #[test]
+fn reference_parameters_cannot_be_headers_of_the_source() {
+    let wsse = "http://docs.oasis-open.org/wss/2004/01/oasis-200401-wss-wssecurity-secext-1.0.xsd";
+    let with = |name: Name| EndpointReference {
+        reference_parameters: vec![Element::new(name).with_text("x")],
+        ..EndpointReference::new("http://192.0.2.1:9/events/1")
+    };
+    let mut world = World::new(config());
+    let reserved = [
+        Dialect::V2009.addressing().name("Action"),
+        Dialect::V2005.addressing().name("To"),
+        Name::new(wsse, "Security"),
+    ];
+    for name in reserved {
+        let valid = subscribe_message(&[REPORT], 60);
+        let notify_to = Subscribe {
+            notify_to: Some(with(name.clone())),
+            ..valid.clone()
+        };
+        let end_to = Subscribe {
+            end_to: Some(with(name)),
+            ..valid
+        };
+        for message in [notify_to, end_to] {
+            let refused = world.subscribe(1, &message);
+            let is_refused = matches!(&refused, Err(EventingFault::InvalidAddressingHeader(_)));
+            assert!(is_refused, "{refused:?}");
+        }
+    }
+    assert_eq!(world.source.machine().subscriptions(), 0);
+    assert_eq!(world.refused(SourceRefusal::Address), 6);
+    let own = Subscribe {
+        notify_to: Some(with(Name::new("urn:x", "Action"))),
+        ..subscribe_message(&[REPORT], 60)
+    };
+    assert!(world.subscribe(1, &own).is_ok());
+}
+
+#[test]
 fn subscriptions_are_limited_overall_and_per_peer() {
     let mut world = World::new(config());
     let good = subscribe_message(&[REPORT], 60);

@@ -136,6 +136,12 @@ impl EventSource {
                 let fault = EventingFault::DestinationUnreachable(text.into());
                 Rejected::new(SourceRefusal::Address, fault)
             })?;
+            if let Some(parameter) = exchange::reserved_parameter(to) {
+                let name = &parameter.name;
+                let text = format!("{field} has the reference parameter {name}, which is reserved");
+                let fault = EventingFault::InvalidAddressingHeader(text.into());
+                return Err(Rejected::new(SourceRefusal::Address, fault));
+            }
         }
         let (id, lease) = match restored {
             None => (SubscriptionId(self.ids.next()), requested.expires),
