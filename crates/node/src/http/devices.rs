@@ -5,6 +5,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use chappe_identity::{Reach, Role};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
@@ -43,7 +44,8 @@ pub(crate) struct DeviceParams {
     cursor: Option<String>,
 }
 
-/// All devices found in this run, and those that the peers of wrappers announce.
+/// All devices found in this run, and those that the peers of wrappers announce. Each has the streams that the caller
+/// may read, and its operations if the caller may call them.
 #[utoipa::path(get, path = "/api/v1/devices", tag = "devices", params(DeviceParams),
     responses((status = 200, body = Devices), (status = 400, body = Problem)))]
 pub(super) async fn list(
@@ -57,14 +59,14 @@ pub(super) async fn list(
         params.state.is_none_or(|state| state == device.state) && view.has_device(device)
     });
     for device in &mut devices {
-        use_current_names(&app, device);
+        restrict(&app, &caller, &view, device);
     }
     let paging = Paging::new(params.limit, params.cursor);
     let (devices, next) = paging.cut("devices", devices, |device| &device.key)?;
     Ok(Json(Devices { devices, next }))
 }
 
-/// One device.
+/// One device, with the streams that the caller may read, and its operations if the caller may call them.
 #[utoipa::path(get, path = "/api/v1/devices/{key}", tag = "devices",
     params(("key" = String, Path, description = "The device's key or endpoint address, percent-encoded")),
     responses((status = 200, body = Device), (status = 404, body = Problem)))]
@@ -80,15 +82,25 @@ pub(super) async fn one(
         Problem::not_found(format!("there is no device {key:?}"))
             .hint("GET /api/v1/devices lists all devices, GET /api/v1/drops the refused ones")
     })?;
-    use_current_names(&app, &mut device);
+    restrict(&app, &caller, &view, &mut device);
     Ok(Json(device))
 }
 
-/// Names the device's streams as they are called now.
-fn use_current_names(app: &App, device: &mut Device) {
+/// Leaves the streams that the caller may read, by their current names, and the operations if the caller may call
+/// them, which needs the role `operate` for the whole node.
+fn restrict(app: &App, caller: &Caller, view: &View<'_>, device: &mut Device) {
+    let may_operate = caller.reach(Role::Operate) == Reach::All;
+    leave(device, may_operate, |name| view.has_stream(name));
     for stream in &mut device.streams {
         *stream = app.catalogue.names().current(stream);
     }
+}
+
+fn leave(device: &mut Device, may_operate: bool, is_readable: impl Fn(&str) -> bool) {
+    if !may_operate {
+        device.operations.clear();
+    }
+    device.streams.retain(|name| is_readable(name));
 }
 
 /// The rules by which devices are left out.
@@ -284,5 +296,29 @@ fn replace_problem(error: &ReplaceError) -> Problem {
         ReplaceError::Itself => invalid(text),
         ReplaceError::File(_) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, text)
             .hint("check the data directory's disk"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::devices::DeviceOperation;
+
+    #[test]
+    fn a_device_shows_only_streams_and_operations_that_the_caller_may_use() {
+        let mut device = Device::new("urn:chappe:device:x");
+        device.streams = vec!["ward.pulse".into(), "lab.diagnosis".into()];
+        device.operations = vec![DeviceOperation {
+            name: "valve".into(),
+            description: None,
+            argument: None,
+        }];
+        let mut read = device.clone();
+        leave(&mut read, false, |name| name.starts_with("ward."));
+        assert_eq!(read.streams, ["ward.pulse"]);
+        assert_eq!(read.operations, []);
+        let mut operated = device.clone();
+        leave(&mut operated, true, |_| true);
+        assert_eq!(operated, device);
     }
 }

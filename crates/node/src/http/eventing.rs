@@ -7,6 +7,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use chappe_dpws::dialect::EVENTING;
 use chappe_dpws::exchange::{self, Reply};
 use chappe_identity::Role;
 use chappe_soap::security::WSSE;
@@ -116,6 +117,15 @@ async fn request(
     };
     let envelope = Envelope::parse_within(&received.document, limits)
         .map_err(|error| Problem::bad_request(format!("the message cannot be read: {error}")))?;
+    // A subscription manager may be addressed by its identifier.
+    let mut understood = vec![Name::new(EVENTING, "Identifier")];
+    if app.config.signatures.subscriptions != SignatureMode::Off {
+        understood.push(Name::new(WSSE, "Security"));
+    }
+    let urn = random_urn().map_err(|error| Problem::internal(error.to_string()))?;
+    if let Some(fault) = exchange::check_headers(&envelope, &understood, urn) {
+        return Ok(Err(Box::new(fault)));
+    }
     let request = Request {
         peer,
         base,

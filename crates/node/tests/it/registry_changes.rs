@@ -301,6 +301,46 @@ fn a_subscription_by_ws_eventing_outlives_the_node() {
 }
 
 #[test]
+fn headers_of_ws_eventing_that_cannot_be_honoured_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(directory.path());
+    config.discovery.contact = vec!["127.0.0.1/32".into()];
+    block(async {
+        let operated = Operated::start(&config, None).await;
+        let (sink, _messages) = receiver().await;
+        let role = "http://www.w3.org/2003/05/soap-envelope/role";
+        let mandatory = |role: &str| {
+            format!("<z:h xmlns:z='urn:z' s:mustUnderstand='true' s:role='{role}'/></s:Header>")
+        };
+        let elsewhere = |header: &str| {
+            format!("<a:{header}><a:Address>{sink}</a:Address></a:{header}></s:Header>")
+        };
+        let source = "/registry/events?prefix=pump";
+        let ask = async |headers: String| {
+            let text = envelope("Subscribe", source, &subscribe(&sink, &sink));
+            let text = text.replace("</s:Header>", &headers);
+            let fields = [("Content-Type", "application/soap+xml")];
+            crate::common::send(&operated.node, "POST", source, &fields, text.as_bytes()).await
+        };
+        for of in ["next", "ultimateReceiver"] {
+            let refused = ask(mandatory(&format!("{role}/{of}"))).await;
+            assert_eq!(refused.status, 500, "{}", refused.body);
+            assert!(refused.body.contains("MustUnderstand"), "{}", refused.body);
+            assert!(refused.body.contains("NotUnderstood"), "{}", refused.body);
+        }
+        for header in ["ReplyTo", "FaultTo"] {
+            let refused = ask(elsewhere(header)).await;
+            assert_eq!(refused.status, 400, "{}", refused.body);
+            let names_it = refused.body.contains("InvalidAddressingHeader");
+            assert!(names_it, "{}", refused.body);
+        }
+        let other_role = ask(mandatory(&format!("{role}/none"))).await;
+        assert_eq!(other_role.status, 200, "{}", other_role.body);
+        operated.node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
 fn a_program_subscribes_by_ws_eventing() {
     let directory = tempfile::tempdir().unwrap();
     let mut config = config(directory.path());

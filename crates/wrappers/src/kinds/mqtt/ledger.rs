@@ -133,7 +133,11 @@ impl Ledger {
     pub(super) fn mark(&mut self) -> Mark {
         self.number = self.number.wrapping_add(1);
         let mut bytes = Vec::with_capacity(HEAD_BYTES + self.messages.len() * MESSAGE_BYTES);
-        bytes.push(if self.is_reused { VERSION_REUSED } else { VERSION });
+        bytes.push(if self.is_reused {
+            VERSION_REUSED
+        } else {
+            VERSION
+        });
         bytes.extend(self.number.to_le_bytes());
         bytes.extend(self.subscription);
         for (packet_id, hash) in &self.messages {
@@ -238,7 +242,13 @@ mod tests {
     #[test]
     fn a_mark_of_another_kind_is_none() {
         let longer = vec![2; HEAD_BYTES + MESSAGE_BYTES];
-        for bytes in [vec![], vec![1; 20], vec![3; HEAD_BYTES], longer, vec![1; 400]] {
+        for bytes in [
+            vec![],
+            vec![1; 20],
+            vec![3; HEAD_BYTES],
+            longer,
+            vec![1; 400],
+        ] {
             assert_eq!(Ledger::of(&Mark::new(bytes).unwrap()), None);
         }
     }

@@ -88,7 +88,10 @@ fn a_field_keeps_the_unit_of_its_elements() {
     assert_eq!(told(&mut plain, Some("s")), Ok(0));
     assert_eq!(told(&mut plain, None), Ok(0));
     let refusal = told(&mut plain, Some("ms")).unwrap_err();
-    assert!(refusal.contains("\"ms\"") && refusal.contains("\"s\""), "{refusal}");
+    assert!(
+        refusal.contains("\"ms\"") && refusal.contains("\"s\""),
+        "{refusal}"
+    );
     let mut decided = Tables::new(options, None, 2);
     assert_eq!(told(&mut decided, Some("s")), Ok(0));
     assert_eq!(told(&mut decided, Some("ms")), Ok(0), "the file decides");
