@@ -266,6 +266,10 @@ impl Samples {
         tables: &mut Tables,
     ) -> Result<usize, String> {
         let labels = labels(entry, request)?;
+        let metadata = match request.is_version_2 {
+            true => metadata(entry, request).unwrap_or_default(),
+            false => Metadata::default(),
+        };
         let texts;
         let key = match request.is_version_2 {
             false => &request.bytes[entry.labels.clone()],
@@ -277,6 +281,8 @@ impl Samples {
                     joined.extend(value.as_bytes());
                     joined.push(SEPARATOR);
                 }
+                // Another unit is checked against that of the column.
+                joined.extend(metadata.unit.as_bytes());
                 texts = joined;
                 &texts
             }
@@ -289,7 +295,6 @@ impl Samples {
         if names.next().is_some() {
             return Err("the label \"__name__\" occurs twice".to_owned());
         }
-        let metadata = metadata(entry, request).unwrap_or_default();
         let others = labels.iter().filter(|(name, _)| *name != "__name__");
         let unit = unit(name, metadata.unit);
         let (series, column) = tables.attempt(|tables| {
@@ -469,7 +474,7 @@ fn metadata<'m>(entry: &Entry, request: &'m Request) -> Result<Metadata<'m>, Bro
     let mut metadata = Metadata::default();
     let mut fields = Fields(&request.bytes[entry.rest.clone()]);
     while let Some((number, value)) = fields.next()? {
-        if number != 5 || !request.is_version_2 {
+        if number != 5 {
             continue;
         }
         let mut parts = Fields(value.bytes()?);

@@ -282,6 +282,18 @@ async fn units_are_ucum_codes_or_the_text_of_the_sender() {
         assert!(stream.ends_with(name), "{stream} {name}");
         assert_eq!(*unit, wanted, "{name}");
     }
+    // A series whose unit changes is refused, as its numbers have another meaning.
+    let request = Request2 {
+        symbols: symbols.map(str::to_owned).to_vec(),
+        timeseries: vec![of(2, 6), of(2, 7), of(2, 6)],
+    };
+    let (batch, answer) = send(compressed(&request), true).await;
+    assert_eq!(batch.elements(), 2);
+    let reason = answer.unwrap().reason.unwrap();
+    assert!(
+        reason.contains("unit conflict") && reason.contains("furlong"),
+        "{reason}"
+    );
 }
 
 #[tokio::test]
