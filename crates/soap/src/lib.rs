@@ -1,7 +1,7 @@
 //! SOAP messages.
 //!
 //! [`Envelope`] is a message of SOAP 1.2 with parsed [`Addressing`] headers, in WS-Addressing
-//! 2005/08 or 2004/08; [`Fault`] is an error message. The transport chooses the encoding: text or
+//! 2005/08 or 2004/08; [`struct@Fault`] is an error message. The transport chooses the encoding: text or
 //! EXI. [`message`] makes messages of Rust types. [`v1_1`] has the messages and faults of SOAP 1.1, without addressing. [`security`] signs messages and verifies
 //! signed ones.
 //!
