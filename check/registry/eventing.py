@@ -151,22 +151,22 @@ def restarted(node: Node, sink: Sink, manager: str, publish) -> None:
 
 
 def by_the_program(chappe: str, node: Node, publish) -> None:
-    """A sink of the command line with a lease of two seconds: what is published within several of them arrives once."""
-    command = [chappe, "registry", "subscribe", "valve", "--eventing", "--json", "--lease", "2s", "--node", node.url]
+    """A sink of the command line with a lease of four seconds: what is published within several of them arrives once."""
+    command = [chappe, "registry", "subscribe", "valve", "--eventing", "--json", "--lease", "4s", "--node", node.url]
     environment = {**os.environ, "CHAPPE_TOKEN": node.token}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     lines: queue.Queue[dict] = queue.Queue()
     threading.Thread(target=lambda: [lines.put(json.loads(line)) for line in process.stdout], daemon=True).start()
     try:
         heard, end = [], None
-        for number in range(600):
+        for number in range(10_000):
             publish(f"urn:x:valve-{number}", f"Valve {number}")
             try:
                 # The first of them precede the subscription.
                 heard.append(lines.get(timeout=0.1 if not heard else 60))
             except queue.Empty:
                 continue
-            end = end or time.monotonic() + 7
+            end = end or time.monotonic() + 13
             if time.monotonic() > end:
                 break
         numbers = [int(line["key"].rpartition("-")[2]) for line in heard if line["event"] == "added"]
