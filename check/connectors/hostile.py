@@ -389,6 +389,7 @@ def brokers(chappe: str, work: pathlib.Path, chance: random.Random) -> None:
         until(20, "each message of the flood is stored", lambda: len(set(numbers(node, "flood"))) == 29_999)
         expect(True, "a flood of 29,999 messages is stored, and acknowledged as far as the broker listens")
         until(20, "messages that are repeated are stored", lambda: len(numbers(node, "again")) >= 30)
+        # Time for a wrong one more to be stored.
         time.sleep(1)
         found = numbers(node, "again")[:30]
         expect(found == list(range(1, 31)), "a message that the broker sends again is stored once")

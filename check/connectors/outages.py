@@ -79,6 +79,7 @@ def is_full(bench: Bench) -> bool:
 def disturb(bench: Bench, what: str, acknowledged: Callable[[], float]) -> None:
     """Fills the disk, and cuts the link; `acknowledged` counts what the peer was told is stored."""
     grows(f"{what}: something is acknowledged", acknowledged)
+    # Some more, so that the disturbance comes in the middle.
     time.sleep(1)
     with filled(bench.folder / "data"):
         until(20, "the node says that its disk is full", lambda: is_full(bench))
@@ -176,6 +177,7 @@ def remote_write(bench: Bench) -> None:
 
     disturb(bench, "remote_write", acknowledged)
     end = time.time()
+    # Longer than two scrapes: the samples before the end are all scraped.
     time.sleep(4)
     until(60, "Prometheus has sent all samples", lambda: prometheus.sent(server))
     time.sleep(3)

@@ -3,6 +3,7 @@
 use chappe_device::{Device, Fault, Key, Message, Service};
 use std::{env, net::IpAddr, time::Duration};
 
+// A line for each type: the whole device stays on one page.
 #[rustfmt::skip] #[derive(Message)]
 struct Period { #[unit("s")] seconds: f64 }
 #[rustfmt::skip] #[derive(Message)]

@@ -533,6 +533,7 @@ fn changes_come_by_ws_eventing_until_an_interrupt() {
             if !stored.contains("Subscribe") {
                 return;
             }
+            // Nothing tells when the node writes its file; 10 s at most.
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
         panic!("the subscription is still there");
