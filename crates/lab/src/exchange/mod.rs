@@ -18,7 +18,7 @@ mod kryo;
 mod latency;
 mod links;
 mod message;
-mod mqtt;
+pub(crate) mod mqtt;
 pub(crate) mod namespace;
 mod nats;
 mod node;

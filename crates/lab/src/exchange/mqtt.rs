@@ -122,7 +122,7 @@ fn holds_packet(buffer: &[u8]) -> bool {
 }
 
 /// Length of the fixed header, and of the rest.
-fn head(buffer: &[u8]) -> Option<(usize, usize)> {
+pub(crate) fn head(buffer: &[u8]) -> Option<(usize, usize)> {
     let mut length = 0;
     for place in 0..4 {
         let byte = usize::from(*buffer.get(1 + place)?);
@@ -134,7 +134,8 @@ fn head(buffer: &[u8]) -> Option<(usize, usize)> {
     None
 }
 
-fn packet(kind: u8, body: &[u8]) -> Vec<u8> {
+/// A packet of a kind, with its flags.
+pub(crate) fn packet(kind: u8, body: &[u8]) -> Vec<u8> {
     let mut packet = vec![kind];
     let mut length = body.len();
     loop {
@@ -149,7 +150,8 @@ fn packet(kind: u8, body: &[u8]) -> Vec<u8> {
     packet
 }
 
-fn text(body: &mut Vec<u8>, text: &str) {
+/// Appends a text with its length.
+pub(crate) fn text(body: &mut Vec<u8>, text: &str) {
     body.extend((text.len() as u16).to_be_bytes());
     body.extend(text.as_bytes());
 }

@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{STREAM, Wrappers, node};
+use crate::exchange::mqtt::{head, packet, text};
 use crate::timing::median;
 use crate::{Error, Limit, Reference, Report};
 
@@ -255,36 +256,6 @@ fn identifier(body: &[u8]) -> &[u8] {
         _ => 0,
     };
     body.get(2 + length..4 + length).unwrap_or_default()
-}
-
-/// Length of the fixed header, and of the rest.
-fn head(bytes: &[u8]) -> Option<(usize, usize)> {
-    let mut length = 0;
-    for place in 0..4 {
-        let byte = usize::from(*bytes.get(1 + place)?);
-        length |= (byte & 0x7f) << (7 * place);
-        if byte & 0x80 == 0 {
-            return Some((2 + place, length));
-        }
-    }
-    None
-}
-
-fn packet(kind: u8, body: &[u8]) -> Vec<u8> {
-    let mut packet = vec![kind];
-    let mut length = body.len();
-    while length >= 0x80 {
-        packet.push(length.to_le_bytes()[0] | 0x80);
-        length >>= 7;
-    }
-    packet.push(length.to_le_bytes()[0]);
-    packet.extend(body);
-    packet
-}
-
-fn text(body: &mut Vec<u8>, text: &str) {
-    body.extend((text.len() as u16).to_be_bytes());
-    body.extend(text.as_bytes());
 }
 
 /// mosquitto with what it takes for clients that are not slow.
