@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use chappe_identity::{Contact, PublicKey};
 use chappe_terminal::duration;
-use chappe_transport::tls::{Fingerprint, Usage};
+use chappe_transport::tls::Fingerprint;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use account::{
@@ -26,7 +26,7 @@ pub(crate) use account::{
     AccountShow,
 };
 pub(crate) use device::{
-    Device, DeviceCall, DeviceExclude, DeviceInclude, DeviceReplace, DeviceRun,
+    Device, DeviceCall, DeviceExclude, DeviceInclude, DeviceReplace, DeviceRun, DeviceTls,
 };
 pub(crate) use export::{Export, ExportFormat};
 pub(crate) use link::{DeadLetters, Link, LinkAdd, LinkList, LinkRemove, LinkShow, Resend};
@@ -261,30 +261,6 @@ pub(crate) struct Network {
     /// Certificates of devices, and the own one.
     #[command(flatten)]
     pub tls: DeviceTls,
-}
-
-/// Whom to trust among devices with TLS, and what to show them.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "TLS (only devices with https are used then)")]
-pub(crate) struct DeviceTls {
-    /// Trust the device whose certificate has this fingerprint; may be repeated.
-    #[arg(long = "fingerprint", value_name = "SHA256")]
-    pub fingerprints: Vec<Fingerprint>,
-    /// Trust devices with certificates that the authorities in this file have signed.
-    #[arg(long, value_name = "PEM")]
-    pub authorities: Option<PathBuf>,
-    /// Show this certificate, which events need.
-    #[arg(long, value_name = "PEM", requires = "key")]
-    pub certificate: Option<PathBuf>,
-    /// The key of the certificate; without one, a certificate is made of this key.
-    #[arg(long, value_name = "PEM")]
-    pub key: Option<PathBuf>,
-    /// Accept only certificates for this usage (extended key usage); may be repeated.
-    #[arg(long = "usage", value_name = "OID", requires = "authorities")]
-    pub usages: Vec<Usage>,
-    /// Accept certificates of the authorities whatever names they have.
-    #[arg(long, requires = "authorities")]
-    pub any_name: bool,
 }
 
 /// A host to probe directly.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use chappe_device::host::{CriticalityRule, Order};
 use chappe_dpws::Dialect;
 use chappe_terminal::duration;
+use chappe_transport::tls::{Fingerprint, Usage};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Subcommand};
 
@@ -190,4 +191,28 @@ fn dialect(year: &str) -> Result<Dialect, String> {
         "2009" => Ok(Dialect::V2009),
         _ => Err("the dialects are 2005 and 2009".to_owned()),
     }
+}
+
+/// Whom to trust among devices with TLS, and what to show them.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "TLS (only devices with https are used then)")]
+pub(crate) struct DeviceTls {
+    /// Trust the device whose certificate has this fingerprint; may be repeated.
+    #[arg(long = "fingerprint", value_name = "SHA256")]
+    pub fingerprints: Vec<Fingerprint>,
+    /// Trust devices with certificates that the authorities in this file have signed.
+    #[arg(long, value_name = "PEM")]
+    pub authorities: Option<PathBuf>,
+    /// Show this certificate, which events need.
+    #[arg(long, value_name = "PEM", requires = "key")]
+    pub certificate: Option<PathBuf>,
+    /// The key of the certificate; without one, a certificate is made of this key.
+    #[arg(long, value_name = "PEM")]
+    pub key: Option<PathBuf>,
+    /// Accept only certificates for this usage (extended key usage); may be repeated.
+    #[arg(long = "usage", value_name = "OID", requires = "authorities")]
+    pub usages: Vec<Usage>,
+    /// Accept certificates of the authorities whatever names they have.
+    #[arg(long, requires = "authorities")]
+    pub any_name: bool,
 }

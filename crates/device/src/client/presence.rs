@@ -55,9 +55,10 @@ impl DeviceClient {
             std::net::SocketAddr::V6(address) => address.scope_id(),
             std::net::SocketAddr::V4(_) => 0,
         };
-        let Ok(last) = Contact::parse(address, zone) else {
+        let Ok(mut last) = Contact::parse(address, zone) else {
             return true;
         };
+        last.proof.endpoint = Some(endpoint.to_owned());
         let mut contacts = vec![last];
         contacts.extend(known.clone().filter(|known| *known != contacts[0]));
         for contact in &contacts {

@@ -36,9 +36,9 @@ pub(super) mod oid {
     /// extKeyUsage.
     pub(in super::super) const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 37];
     /// id-kp-serverAuth.
-    pub(super) const SERVER_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 1];
+    pub(in super::super) const SERVER_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 1];
     /// id-kp-clientAuth.
-    pub(super) const CLIENT_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 2];
+    pub(in super::super) const CLIENT_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 2];
 }
 
 const SEQUENCE: u8 = 0x30;
@@ -96,15 +96,20 @@ pub(super) fn make(
 /// The certificate of a device or client in DER, always the same for these arguments: for both ends of TLS and
 /// the other `usages`.
 pub(super) fn of_key(key: &Key, name: &str, uri: &str, usages: &[Usage]) -> Vec<u8> {
-    let public = key.public();
     let ends = [oid::SERVER_AUTH, oid::CLIENT_AUTH].map(|usage| wrap(OBJECT, usage));
     let others = usages.iter().map(Usage::der);
-    let usages: Vec<u8> = ends.into_iter().chain(others).flatten().collect();
+    let usages = ends.into_iter().chain(others).flatten().collect();
+    of_key_until(key, name, uri, usages, FOREVER)
+}
+
+/// The certificate of a key in DER, with these contents of `extKeyUsage`.
+fn of_key_until(key: &Key, name: &str, uri: &str, usages: Vec<u8>, until: &str) -> Vec<u8> {
+    let public = key.public();
     let subject = Subject {
         name,
         uri,
         names: &[],
-        until: FOREVER,
+        until,
         signature: wrap(SEQUENCE, &wrap(OBJECT, oid::ED25519)),
         algorithm: wrap(OBJECT, oid::ED25519),
         public: public.as_bytes(),
@@ -241,6 +246,13 @@ fn pem(label: &str, der: &[u8]) -> String {
         lines.push('\n');
     }
     lines + &format!("-----END {label}-----\n")
+}
+
+/// A file with the key and such a certificate for this usage alone.
+#[cfg(test)]
+pub(super) fn file_of_key(key: &Key, usage: &[u8], until: &str) -> String {
+    let certificate = of_key_until(key, "peer", "urn:x:peer", wrap(OBJECT, usage), until);
+    key.to_pem() + &pem("CERTIFICATE", &certificate)
 }
 
 #[cfg(test)]

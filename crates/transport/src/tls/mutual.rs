@@ -213,3 +213,166 @@ pub(super) fn own_from_files(certificate: &Path, key: &Path) -> Result<Certified
         other => wrong(certificate, other.to_string()),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    use std::time::Duration;
+
+    use rustls::{ClientConfig, SupportedProtocolVersion, version};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio_rustls::TlsConnector;
+
+    use super::super::certificate::{FOREVER, file_of_key, oid};
+    use super::super::trust::ServerVerifier;
+    use super::super::{Error, Stream};
+    use super::*;
+
+    const DEADLINE: Duration = Duration::from_secs(300);
+
+    /// A file with a key of its own and a certificate for this usage, which is its own authority.
+    fn file(folder: &Path, usage: &[u8], until: &str) -> PathBuf {
+        use std::io::Write as _;
+        let key = Key::from_seed(crate::seed().unwrap());
+        let path = folder.join(key.public().to_string());
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .unwrap();
+        let text = file_of_key(&key, usage, until);
+        file.write_all(text.as_bytes()).unwrap();
+        path
+    }
+
+    /// The result of the server end with this client, and what the client reads from it.
+    async fn meet(
+        server: &Server,
+        client: &Client,
+    ) -> (Result<Stream, Error>, std::io::Result<u8>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let (accepted, peer) = listener.accept().await.unwrap();
+        let serving = async {
+            let mut accepted = server.accept(accepted, peer, DEADLINE).await;
+            if let Ok(stream) = &mut accepted {
+                stream.write_all(&[7]).await.unwrap();
+                stream.flush().await.unwrap();
+            }
+            accepted
+        };
+        let reading = async {
+            match client.connect(stream, DEADLINE).await {
+                Ok(mut stream) => stream.read_u8().await,
+                Err(error) => Err(std::io::Error::other(error.to_string())),
+            }
+        };
+        tokio::join!(serving, reading)
+    }
+
+    #[tokio::test]
+    async fn a_client_is_refused_with_the_reason_of_its_certificate() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = Mutual::of_key(&Key::from_seed([1; 32]), "device", "urn:uuid:0a", &[]);
+        let pinned = own.fingerprint().unwrap();
+        for (usage, until, demanded, reason) in [
+            (oid::CLIENT_AUTH, FOREVER, &[][..], None),
+            (
+                oid::CLIENT_AUTH,
+                "20200102000000Z",
+                &[],
+                Some("it has expired"),
+            ),
+            (
+                oid::SERVER_AUTH,
+                FOREVER,
+                &[],
+                Some("not made for this usage"),
+            ),
+            (
+                oid::CLIENT_AUTH,
+                FOREVER,
+                &["1.2.3"],
+                Some("not made for this usage"),
+            ),
+        ] {
+            let path = file(folder.path(), usage, until);
+            let demanded = demanded.iter().map(|it| it.parse().unwrap()).collect();
+            let device = own.clone().trust_authorities(&path, demanded).unwrap();
+            let server = Server::mutual(device.own.unwrap(), Some(device.trust), true);
+            let client = Client::with_fingerprint(pinned);
+            let client = client.with_certificate(&path, &path).unwrap();
+            let (served, read) = meet(&server, &client).await;
+            match reason {
+                None => {
+                    let served = served.unwrap();
+                    assert!(served.client_certificate().is_some());
+                    assert_eq!(read.unwrap(), 7);
+                }
+                Some(reason) => {
+                    let error = served.unwrap_err();
+                    assert!(error.to_string().contains(reason), "{error}");
+                    assert!(error.hint().is_some());
+                    read.unwrap_err();
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_without_a_certificate_is_served_only_where_it_is_optional() {
+        let other = Mutual::of_key(&Key::from_seed([2; 32]), "client", "urn:uuid:0b", &[]);
+        let own = Mutual::of_key(&Key::from_seed([1; 32]), "device", "urn:uuid:0a", &[]);
+        let own = own.trust(other.fingerprint().into_iter().collect());
+        let client = Client::with_fingerprint(own.fingerprint().unwrap());
+        for (device, is_served) in [(own.clone(), false), (own.optional_clients(), true)] {
+            let required = device.requires_clients;
+            let server = Server::mutual(device.own.unwrap(), Some(device.trust), required);
+            let (served, read) = meet(&server, &client).await;
+            assert_eq!((served.is_ok(), read.is_ok()), (is_served, is_served));
+        }
+    }
+
+    #[tokio::test]
+    async fn both_versions_are_spoken_with_certificates_at_both_ends() {
+        let keys = [[1; 32], [2; 32]].map(Key::from_seed);
+        let [device, client] = keys.map(|key| Mutual::of_key(&key, "a", "urn:uuid:0a", &[]));
+        let pinned = |it: &Mutual| it.fingerprint().into_iter().collect();
+        let device = device.clone().trust(pinned(&client));
+        let client = client.trust(pinned(&device));
+        let server = Server::mutual(device.own.unwrap(), Some(device.trust), true);
+        let versions: [&'static SupportedProtocolVersion; 2] = [&version::TLS12, &version::TLS13];
+        for version in versions {
+            let verifier = ServerVerifier {
+                trust: client.trust.clone(),
+                provider: provider(),
+            };
+            let own = rustls::sign::SingleCertAndKey::from(client.own.clone().unwrap());
+            let config = ClientConfig::builder_with_provider(provider())
+                .with_protocol_versions(&[version])
+                .unwrap()
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(verifier))
+                .with_client_cert_resolver(Arc::new(own));
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let stream = TcpStream::connect(listener.local_addr().unwrap())
+                .await
+                .unwrap();
+            let (accepted, peer) = listener.accept().await.unwrap();
+            let connector = TlsConnector::from(Arc::new(config));
+            let name = std::net::IpAddr::from([127, 0, 0, 1]).into();
+            let (served, connected) = tokio::join!(
+                server.accept(accepted, peer, DEADLINE),
+                connector.connect(rustls::pki_types::ServerName::IpAddress(name), stream)
+            );
+            assert!(served.unwrap().client_certificate().is_some());
+            let spoken = connected.unwrap().get_ref().1.protocol_version();
+            assert_eq!(spoken, Some(version.version));
+        }
+    }
+}

@@ -7,8 +7,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use chappe_identity::{Contact, Proof, Scheme};
-use chappe_transport::http::{Client, ClientLimits, Error};
-use chappe_transport::tls;
+use chappe_transport::http::{
+    Client, ClientLimits, Error, Request, Response, Server, ServerLimits, StatusCode,
+};
+use chappe_transport::{Drops, tls};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -183,4 +185,99 @@ fn unusable_files_are_named_with_a_hint() {
         assert!(says && error.hint().is_some(), "{text}");
     }
     assert!(tls::Client::with_authorities(&path("empty.pem")).is_err());
+}
+
+/// Serves HTTP with TLS on a free port, with a certificate of a key; the client trusts it.
+fn served(limits: ServerLimits) -> (Server, Drops, tls::Client) {
+    let own = tls::Mutual::of_key(
+        &chappe_identity::Key::from_seed([3; 32]),
+        "a",
+        "urn:x:a",
+        &[],
+    );
+    let drops = Drops::default();
+    let handler = |request: Request| async move {
+        Response::new(StatusCode::OK, "text/plain", request.base())
+    };
+    let security = own.security();
+    let server = Server::bind_secured(LOOPBACK, limits, Some(&security), drops.clone(), handler);
+    let client = tls::Client::with_fingerprint(own.fingerprint().unwrap());
+    (server.unwrap(), drops, client)
+}
+
+#[tokio::test]
+async fn a_request_knows_that_it_came_with_tls() {
+    let (server, _, client) = served(ServerLimits::default());
+    let address = server.local_addr();
+    let base = get(address, client).await.unwrap();
+    assert_eq!(base, format!("https://{address}"));
+}
+
+#[tokio::test]
+async fn a_half_closed_connection_ends() {
+    let (server, _, client) = served(ServerLimits::default());
+    let stream = TcpStream::connect(server.local_addr()).await.unwrap();
+    let mut stream = client.connect(stream, DEADLINE).await.unwrap();
+    let request = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+    stream.write_all(request).await.unwrap();
+    // close_notify, and the end of TCP in this direction.
+    stream.shutdown().await.unwrap();
+    let mut answer = Vec::new();
+    let reading = stream.read_to_end(&mut answer);
+    // With or without the answer, but without hanging.
+    let _ = tokio::time::timeout(DEADLINE, reading).await.unwrap();
+    let gone = async {
+        while server.state().connections > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, gone).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_answer_that_is_cut_off_is_no_answer() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = own(directory.path(), &[]);
+    let client = tls::Client::with_fingerprint(server.fingerprint());
+    let listener = TcpListener::bind(LOOPBACK).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (stream, peer) = listener.accept().await.unwrap();
+        let mut stream = server.accept(stream, peer, DEADLINE).await.unwrap();
+        let _ = stream.read(&mut [0; 1024]).await;
+        // Without a length: the end of the connection is the end of the body, and no close_notify says so.
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\npart").await;
+        let _ = stream.flush().await;
+    });
+    let error = get(address, client).await.unwrap_err();
+    assert!(matches!(error, Error::Exchange { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_client_that_never_finishes_its_handshake_loses_the_connection() {
+    let limits = ServerLimits {
+        header_deadline: Duration::from_millis(50),
+        ..ServerLimits::default()
+    };
+    let (server, drops, _) = served(limits);
+    let mut stream = TcpStream::connect(server.local_addr()).await.unwrap();
+    stream.write_all(&[22, 3, 1]).await.unwrap();
+    let read = tokio::time::timeout(DEADLINE, stream.read(&mut [0; 8]))
+        .await
+        .unwrap();
+    assert!(!matches!(read, Ok(1..)));
+    let entries = drops.entries();
+    let too_slow = entries
+        .iter()
+        .find(|drop| drop.reason == "TLS handshake too slow");
+    assert_eq!(too_slow.map(|drop| drop.count), Some(1), "{entries:?}");
+    // A connection that only asks whether somebody listens is not counted.
+    drop(TcpStream::connect(server.local_addr()).await.unwrap());
+    let gone = async {
+        while server.state().connections > 0 || server.state().accepted < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, gone).await.unwrap();
+    assert_eq!(drops.entries().len(), entries.len());
 }
