@@ -21,8 +21,8 @@ PROVIDER = "SDC monitor"
 
 class Participants:
     def __init__(self, work: pathlib.Path):
-        self.endpoint = str(uuid.uuid4())
-        uri = f"URI:urn:uuid:{self.endpoint}"
+        self.endpoint = f"urn:uuid:{uuid.uuid4()}"
+        uri = f"URI:{self.endpoint}"
         self.authority = Authority(work / "authority", "ward authority")
         self.stranger = Authority(work / "stranger", "another authority")
         self.provider = self.authority.sign("provider", uri)
@@ -39,7 +39,7 @@ class Participants:
 
     def flags(self, own: tuple[pathlib.Path, pathlib.Path] | None = None) -> list[str]:
         certificate, key = own or self.client
-        return ["--authorities", str(self.authority.file), "--usage", ROLE, "--certificate", str(certificate),
+        return ["--device-authorities", str(self.authority.file), "--usage", ROLE, "--certificate", str(certificate),
                 "--key", str(key)]
 
 
@@ -67,10 +67,10 @@ def provider_is_used(cable: Cable, chappe: str, them: Participants) -> None:
     expect("no certificate is trusted here" in untrusted["reason"] and pin in untrusted["hint"],
            "without trust, find shows the fingerprint of the provider")
     expect(all(address.startswith("https://") for address in untrusted["addresses"]), "the provider has https alone")
-    pinned = ["--fingerprint", pin, "--certificate", str(them.client[0]), "--key", str(them.client[1])]
+    pinned = ["--device-fingerprint", pin, "--certificate", str(them.client[0]), "--key", str(them.client[1])]
     for how, flags in [("an authority and the role of SDC", them.flags()), ("fingerprint", pinned)]:
         found = find(cable, chappe, *flags)
-        expect(found["state"] == "usable", f"the provider is described with trust by {how}: {found['offers']}")
+        expect(found["state"] == "usable", f"the provider is described with trust by {how}: {found}"[:200])
     called = cable.run("A", chappe, "call", PROVIDER, "GetMdDescription", "--interface", "a0", "--json", *them.flags())
     expect(called.returncode == 0 and "GetMdDescriptionResponse" in called.stdout, f"it is called {called.stderr}")
     watched = cable.run("A", chappe, "watch", PROVIDER, "--interface", "a0", "--json", "--count", "10", *them.flags(),
@@ -81,7 +81,7 @@ def provider_is_used(cable: Cable, chappe: str, them: Participants) -> None:
     checked = cable.run("A", chappe, "doctor", "--interface", "a0", "--device", address, "--json", *them.flags())
     answers = [c for c in json.loads(checked.stdout)["checks"] if c["name"] == f"device {address}"]
     expect("that of another device" not in answers[0]["detail"], f"doctor says: {answers[0]['detail']}")
-    refusals = [("without a certificate", ["--authorities", str(them.authority.file)], "certificate"),
+    refusals = [("without a certificate", ["--device-authorities", str(them.authority.file)], "certificate"),
                 ("with that of a stranger", them.flags(them.refused["unknown"][0]), "authority"),
                 ("with one that has expired", them.flags(them.refused["expired"][0]), "expired")]
     for how, flags, word in refusals:

@@ -2,7 +2,7 @@
 //! fingerprints are named.
 //!
 //! Run: `secure_device [ADDRESS [FINGERPRINT...]]`. It prints its own fingerprint, by which clients trust it:
-//! `chappe watch 'Secure thermometer' --fingerprint … --key client.key`. Without fingerprints anybody may ask, and nobody
+//! `chappe watch 'Secure thermometer' --device-fingerprint … --key client.key`. Without fingerprints anybody may ask, and nobody
 //! gets events.
 
 use std::env;

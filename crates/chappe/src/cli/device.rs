@@ -198,11 +198,11 @@ fn dialect(year: &str) -> Result<Dialect, String> {
 #[command(next_help_heading = "TLS (only devices with https are used then)")]
 pub(crate) struct DeviceTls {
     /// Trust the device whose certificate has this fingerprint; may be repeated.
-    #[arg(long = "fingerprint", value_name = "SHA256")]
-    pub fingerprints: Vec<Fingerprint>,
+    #[arg(long = "device-fingerprint", value_name = "SHA256")]
+    pub device_fingerprints: Vec<Fingerprint>,
     /// Trust devices with certificates that the authorities in this file have signed.
     #[arg(long, value_name = "PEM")]
-    pub authorities: Option<PathBuf>,
+    pub device_authorities: Option<PathBuf>,
     /// Show this certificate, which events need.
     #[arg(long, value_name = "PEM", requires = "key")]
     pub certificate: Option<PathBuf>,
@@ -210,9 +210,9 @@ pub(crate) struct DeviceTls {
     #[arg(long, value_name = "PEM")]
     pub key: Option<PathBuf>,
     /// Accept only certificates for this usage (extended key usage); may be repeated.
-    #[arg(long = "usage", value_name = "OID", requires = "authorities")]
+    #[arg(long = "usage", value_name = "OID", requires = "device_authorities")]
     pub usages: Vec<Usage>,
     /// Accept certificates of the authorities whatever names they have.
-    #[arg(long, requires = "authorities")]
+    #[arg(long, requires = "device_authorities")]
     pub any_name: bool,
 }

@@ -249,8 +249,8 @@ pub(crate) fn security(flags: &DeviceTls) -> Result<(Security, bool), Failure> {
     let files = Files {
         certificate: flags.certificate.clone(),
         key: flags.key.clone(),
-        authorities: flags.authorities.clone(),
-        fingerprints: flags.fingerprints.clone(),
+        authorities: flags.device_authorities.clone(),
+        fingerprints: flags.device_fingerprints.clone(),
         usages: flags.usages.clone(),
         any_name: flags.any_name,
     };

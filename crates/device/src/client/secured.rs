@@ -146,7 +146,7 @@ impl Shared {
             Scheme::Http => Ok(contact),
             Scheme::Https => {
                 // Of a device that is known only by its address the endpoint is unknown.
-                if announcer.endpoint.starts_with("urn:") {
+                if !announcer.endpoint.contains("://") {
                     contact.proof.endpoint = Some(announcer.endpoint.to_owned());
                 }
                 self.known.add(&contact);

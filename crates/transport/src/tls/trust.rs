@@ -75,7 +75,7 @@ impl Trust {
             && let Some(first) = endpoints.next()
         {
             let mut all = std::iter::once(first).chain(endpoints);
-            return match all.any(|endpoint| endpoint.eq_ignore_ascii_case(expected)) {
+            return match all.any(|endpoint| is_same(endpoint, expected)) {
                 true => Ok(()),
                 false => Err(refused(Why::OtherDevice(first.chars().take(64).collect()))),
             };
@@ -87,6 +87,15 @@ impl Trust {
         let named = parsed.and_then(|parsed| verify_server_name(&parsed, &name));
         named.map_err(|error| refused(Why::of(error)))
     }
+}
+
+/// Whether two endpoints are the same UUID: some devices announce theirs in an older form, `uuid:` or bare.
+fn is_same(one: &str, other: &str) -> bool {
+    let [one, other] = [one, other].map(|endpoint| {
+        let endpoint = endpoint.strip_prefix("urn:").unwrap_or(endpoint);
+        endpoint.strip_prefix("uuid:").unwrap_or(endpoint)
+    });
+    one.eq_ignore_ascii_case(other)
 }
 
 /// The name that is asked for in the handshake: the host name, or else the address.
@@ -248,5 +257,19 @@ impl ClientCertVerifier for ClientVerifier {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         let algorithms = &self.provider.signature_verification_algorithms;
         algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_the_same_in_each_form() {
+        let uuid = "0A6DC791-2be6-4991-9af1-454778a1917a";
+        for form in ["urn:uuid:", "uuid:", ""] {
+            assert!(is_same(&format!("{form}{uuid}"), &uuid.to_lowercase()));
+        }
+        assert!(!is_same(uuid, "urn:uuid:0a6dc791-2be6-4991-9af1-454778a1917b"));
     }
 }
