@@ -161,10 +161,11 @@ impl Client {
             Err(_) => return Err(Error::Late { peer }),
         };
         let shown = stream.get_ref().1.peer_certificates();
-        if let Some(certificate) = shown.and_then(<[_]>::first) {
-            let proven = self.trust.proves(certificate, &proof, peer);
-            proven.map_err(|refused| Error::Certificate { peer, refused })?;
-        }
+        let source = rustls::Error::NoCertificatesPresented;
+        let certificate = shown.and_then(<[_]>::first);
+        let certificate = certificate.ok_or(Error::Protocol { peer, source })?;
+        let proven = self.trust.proves(certificate, &proof, peer);
+        proven.map_err(|refused| Error::Certificate { peer, refused })?;
         Ok(Stream::Client(Box::new(stream)))
     }
 }

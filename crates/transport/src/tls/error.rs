@@ -347,10 +347,10 @@ impl fmt::Display for Refused {
         match &self.why {
             Why::NotPinned(pinned) => {
                 write!(f, "its fingerprint is {}", self.presented)?;
-                match pinned.as_slice() {
+                return match pinned.as_slice() {
                     [one] => write!(f, ", not {one}"),
                     many => write!(f, ", none of the {} that are trusted", many.len()),
-                }
+                };
             }
             Why::NoTrust => f.write_str("no certificate is trusted here"),
             Why::Usage(usage) => write!(f, "it is not made for the usage {usage}"),
@@ -359,7 +359,8 @@ impl fmt::Display for Refused {
                 write!(f, "it is not for {:?}", self.name)
             }
             Why::Invalid(other) => f.write_str(&text(other)),
-        }
+        }?;
+        write!(f, " (fingerprint {})", self.presented)
     }
 }
 
