@@ -246,7 +246,7 @@ pub(crate) fn device_tls(config: &Config, name: &str, key: &Key) -> Result<Mutua
         return Ok(Mutual::anonymous());
     }
     let files = settings.files(&config.data_directory);
-    let files = files.map_err(StartError::Config)?;
+    let files = files.map_err(|(key, problem)| StartError::Config(format!("{key}: {problem}")))?;
     let uri = format!("urn:chappe:node:{}", key.public());
     files.load(name, &uri).map_err(StartError::DeviceTls)
 }

@@ -226,9 +226,9 @@ fn tls(config: &Config, settings: &[Setting]) -> Option<Problem> {
 /// Checks the fingerprints and usages of devices, and that what depends on trust has somebody to trust.
 fn device_tls(config: &Config, settings: &[Setting]) -> Option<Problem> {
     let tls = &config.devices.tls;
-    if let Err(message) = tls.files(&config.data_directory) {
+    if let Err((key, message)) = tls.files(&config.data_directory) {
         let hint = "fingerprints are 64 hexadecimal digits, usages numbers with dots";
-        return Some(at(settings, "devices.tls", message, hint));
+        return Some(at(settings, key, message, hint));
     }
     let is_set = |path: &std::path::Path| !path.as_os_str().is_empty();
     let (key, message) = if !tls.usages.is_empty() && !is_set(&tls.authorities) {

@@ -1,9 +1,11 @@
 //! Which devices are left out, when others are replaced, and their quotas.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use chappe_dpws::discovery::MatchRule;
-use chappe_transport::tls::{Files, FingerprintError, UsageError};
+use chappe_transport::tls::Files;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -81,22 +83,13 @@ impl DeviceTls {
     }
 
     /// The files, with those of the node where none is named.
-    pub(crate) fn files(&self, data_directory: &Path) -> Result<Files, String> {
+    ///
+    /// # Errors
+    /// The key with a malformed text, and the problem.
+    pub(crate) fn files(&self, data_directory: &Path) -> Result<Files, (&'static str, String)> {
         let some = |path: &PathBuf| (!path.as_os_str().is_empty()).then(|| path.clone());
-        let mut fingerprints = Vec::new();
-        for text in &self.fingerprints {
-            fingerprints.push(
-                text.parse()
-                    .map_err(|error: FingerprintError| format!("{text:?} is {error}"))?,
-            );
-        }
-        let mut usages = Vec::new();
-        for text in &self.usages {
-            usages.push(
-                text.parse()
-                    .map_err(|error: UsageError| error.to_string())?,
-            );
-        }
+        let fingerprints = parsed("devices.tls.fingerprints", &self.fingerprints)?;
+        let usages = parsed("devices.tls.usages", &self.usages)?;
         let certificate = some(&self.certificate);
         let own = certificate
             .is_none()
@@ -110,6 +103,17 @@ impl DeviceTls {
             any_name: self.any_name,
         })
     }
+}
+
+fn parsed<T: FromStr<Err: Display>>(
+    key: &'static str,
+    texts: &[String],
+) -> Result<Vec<T>, (&'static str, String)> {
+    let parse = |text: &String| {
+        let parsed = text.parse();
+        parsed.map_err(|error: T::Err| (key, format!("{text:?}: {error}")))
+    };
+    texts.iter().map(parse).collect()
 }
 
 impl Default for DeviceRules {

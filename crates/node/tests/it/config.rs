@@ -13,6 +13,45 @@ fn file(text: &str) -> Layers {
     }
 }
 
+#[test]
+fn devices_with_tls_need_somebody_to_trust() {
+    let fingerprint = "ab".repeat(32);
+    for (text, key) in [
+        (
+            "fingerprints = [\"ab\"]".to_owned(),
+            "devices.tls.fingerprints",
+        ),
+        (
+            format!("fingerprints = [\"{}\"]", ":".repeat(64)),
+            "devices.tls.fingerprints",
+        ),
+        ("usages = [\"1.2.3\"]".to_owned(), "devices.tls.usages"),
+        (
+            format!("fingerprints = [\"{fingerprint}\"]\nusages = [\"1..2\"]"),
+            "devices.tls.usages",
+        ),
+        (
+            "certificate = \"c.pem\"".to_owned(),
+            "devices.tls.certificate",
+        ),
+    ] {
+        let error = load(&file(&format!("[devices.tls]\n{text}"))).unwrap_err();
+        let keys = error
+            .problems
+            .iter()
+            .filter_map(|problem| problem.key.as_deref());
+        assert!(
+            keys.into_iter().any(|found| found.starts_with(key)),
+            "{text}: {error:?}"
+        );
+    }
+    let text = "authorities = \"ca.pem\"\nusages = [\"1.2.840.10004.20701.1.1\"]";
+    let loaded = load(&file(&format!("[devices.tls]\n{text}"))).unwrap();
+    let tls = loaded.config.devices.tls;
+    assert_eq!(tls.authorities, Path::new("/etc/chappe/ca.pem"));
+    assert!(tls.trusts());
+}
+
 fn uncommented() -> String {
     let lines = sample();
     let lines: Vec<&str> = lines

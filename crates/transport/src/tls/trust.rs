@@ -270,6 +270,9 @@ mod tests {
         for form in ["urn:uuid:", "uuid:", ""] {
             assert!(is_same(&format!("{form}{uuid}"), &uuid.to_lowercase()));
         }
-        assert!(!is_same(uuid, "urn:uuid:0a6dc791-2be6-4991-9af1-454778a1917b"));
+        assert!(!is_same(
+            uuid,
+            "urn:uuid:0a6dc791-2be6-4991-9af1-454778a1917b"
+        ));
     }
 }
