@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use chappe_identity::{Contact, PublicKey};
 use chappe_terminal::duration;
-use chappe_transport::tls::Fingerprint;
+use chappe_transport::tls::{Fingerprint, Usage};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use account::{
@@ -258,6 +258,33 @@ pub(crate) struct Network {
     /// Time to wait for answers.
     #[arg(long, default_value = "3s", value_parser = duration, value_name = "DURATION")]
     pub timeout: Duration,
+    /// Certificates of devices, and the own one.
+    #[command(flatten)]
+    pub tls: DeviceTls,
+}
+
+/// Whom to trust among devices with TLS, and what to show them.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "TLS (only devices with https are used then)")]
+pub(crate) struct DeviceTls {
+    /// Trust the device whose certificate has this fingerprint; may be repeated.
+    #[arg(long = "fingerprint", value_name = "SHA256")]
+    pub fingerprints: Vec<Fingerprint>,
+    /// Trust devices with certificates that the authorities in this file have signed.
+    #[arg(long, value_name = "PEM")]
+    pub authorities: Option<PathBuf>,
+    /// Show this certificate, which events need.
+    #[arg(long, value_name = "PEM", requires = "key")]
+    pub certificate: Option<PathBuf>,
+    /// The key of the certificate; without one, a certificate is made of this key.
+    #[arg(long, value_name = "PEM")]
+    pub key: Option<PathBuf>,
+    /// Accept only certificates for this usage (extended key usage); may be repeated.
+    #[arg(long = "usage", value_name = "OID", requires = "authorities")]
+    pub usages: Vec<Usage>,
+    /// Accept certificates of the authorities whatever names they have.
+    #[arg(long, requires = "authorities")]
+    pub any_name: bool,
 }
 
 /// A host to probe directly.
@@ -307,6 +334,9 @@ pub(crate) struct Doctor {
     /// Also reach this host, which runs a device or `chappe doctor --answer`.
     #[arg(long, value_name = "HOST")]
     pub with: Option<IpAddr>,
+    /// Also ask the device at this transport address, with the certificates below; may be repeated.
+    #[arg(long = "device", value_name = "URL")]
+    pub devices: Vec<String>,
     /// Also check this entrance to the distributed hash table; may be repeated.
     #[arg(long = "entrance", value_name = "ADDRESS:PORT")]
     pub entrances: Vec<SocketAddr>,
@@ -319,6 +349,9 @@ pub(crate) struct Doctor {
     /// The data directory to check.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub data: PathBuf,
+    /// Certificates of devices, and the own one.
+    #[command(flatten)]
+    pub tls: DeviceTls,
 }
 
 /// Flags of `describe`.

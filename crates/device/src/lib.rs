@@ -9,7 +9,7 @@
 //! Drops, refusals and irregularities are reported once, in [`Drops`](chappe_transport::Drops) or in the notes of
 //! a [`Description`](client::Description), with a hint if a remedy is known.
 //!
-//! Out of scope: TLS, managed discovery, names instead of addresses.
+//! Out of scope: managed discovery, names instead of addresses but for https.
 
 #![forbid(unsafe_code)]
 
@@ -30,6 +30,7 @@ mod service;
 /// A fault, and `#[derive(Fault)]` for the faults of an operation.
 pub use chappe_soap::Fault;
 pub use chappe_soap::message::Message;
+pub use chappe_transport::tls;
 pub use client::{ClientOptions, DeviceClient};
 pub use device::{Bench, Device, RunningDevice};
 pub use error::Error;

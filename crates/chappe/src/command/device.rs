@@ -27,6 +27,10 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
             Failure::from(error).hint_if(hint)
         })?;
         let name = file.name.clone();
+        let tls = file.mutual().map_err(failure)?;
+        let fingerprint = tls
+            .and_then(|tls| tls.fingerprint())
+            .map(|it| it.to_string());
         let selection = flags
             .address
             .map_or(Selection::Network, |one| Selection::Addresses(vec![one]));
@@ -67,12 +71,15 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
         if json {
             output::json(&json!({
                 "event": "ready", "name": name, "endpoint": device.host().endpoint(),
-                "addresses": addresses, "pid": std::process::id(),
+                "addresses": addresses, "pid": std::process::id(), "fingerprint": fingerprint,
             }));
         } else {
             let words: Vec<_> = addresses.iter().map(ToString::to_string).collect();
             output::line(format_args!("{name} is ready at {}", words.join(", ")));
             output::line(format_args!("endpoint {}", device.host().endpoint()));
+            if let Some(fingerprint) = fingerprint {
+                output::line(format_args!("certificate {fingerprint}"));
+            }
         }
         tokio::select! {
             result = network::interrupted() => result?,

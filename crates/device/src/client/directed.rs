@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::{Content, Message, Probe};
-use chappe_identity::Contact;
+use chappe_identity::{Contact, Refusal, Scheme};
 use chappe_transport::Hop;
 
 use super::{Found, Search, Shared, learning};
@@ -18,6 +18,10 @@ pub(super) async fn search(
     contact: &Contact,
     search: &Search,
 ) -> Result<Vec<Found>, Error> {
+    if contact.scheme == Scheme::Http && !shared.options.plain {
+        let (address, refusal) = (contact.to_string(), Refusal::Plain);
+        return Err(Error::Refused { address, refusal });
+    }
     let mut failure = Error::NoAddress;
     for dialect in &shared.options.dialects {
         match probe(shared, contact, search, *dialect).await {

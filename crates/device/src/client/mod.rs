@@ -11,6 +11,7 @@ mod learning;
 mod liveness;
 mod posted;
 mod presence;
+mod secured;
 mod subscription;
 mod table;
 mod tree;
@@ -27,7 +28,9 @@ use chappe_dpws::discovery::client::{Command, Config};
 use chappe_dpws::{Dialect, exchange};
 use chappe_identity::{AddressPolicy, CertificateName, Contact};
 use chappe_soap::{EndpointReference, Envelope};
-use chappe_transport::http::{Client, ClientLimits, Error as HttpError, Exchanged, ServerLimits};
+use chappe_transport::http::{
+    Client, ClientLimits, Error as HttpError, Exchanged, Security, ServerLimits,
+};
 use chappe_transport::signatures::Signing;
 use chappe_transport::udp::{Order, Role, UdpOptions, UdpSockets, run_udp};
 use chappe_transport::{Drops, Hop};
@@ -95,6 +98,12 @@ pub struct ClientOptions {
     /// Signed events: what devices send to subscriptions is judged. Default `None`. Events over notification
     /// trees have signatures of their own.
     pub event_signing: Option<Signing>,
+    /// TLS of requests and of the notification server, made by [`Mutual`](chappe_transport::tls::Mutual). Default
+    /// `None`: an https address is refused. If it trusts any certificate, a device that has an https address is never
+    /// contacted without TLS.
+    pub tls: Option<Security>,
+    /// Whether devices without an https address are contacted. Default true.
+    pub plain: bool,
 }
 
 impl Default for ClientOptions {
@@ -118,6 +127,8 @@ impl Default for ClientOptions {
             tree: None,
             signing: None,
             event_signing: None,
+            tls: None,
+            plain: true,
         }
     }
 }
@@ -160,6 +171,8 @@ struct Shared {
     tree_counters: tree::Counters,
     /// Turns of the addresses whose devices are being described.
     turns: turns::Turns,
+    /// The devices that were contacted with TLS.
+    known: secured::Known,
 }
 
 /// Finds and uses devices. Runs on the current runtime until it is closed or dropped.
@@ -203,11 +216,14 @@ impl DeviceClient {
             running.await;
         });
         let shared = Arc::new(Shared {
-            http: Client::new(options.http.clone()),
-            small: Client::new(ClientLimits {
-                body_bytes: options.http.body_bytes.min(describe::GET_BYTES),
-                ..options.http.clone()
-            }),
+            http: Client::to_devices(options.http.clone(), options.tls.as_ref()),
+            small: Client::to_devices(
+                ClientLimits {
+                    body_bytes: options.http.body_bytes.min(describe::GET_BYTES),
+                    ..options.http.clone()
+                },
+                options.tls.as_ref(),
+            ),
             options,
             drops,
             orders,
@@ -219,6 +235,7 @@ impl DeviceClient {
             probes: AtomicU64::new(1),
             tree_counters: tree::Counters::default(),
             turns: turns::Turns::default(),
+            known: secured::Known::default(),
         });
         tasks.spawn(discovery::listen(Arc::clone(&shared), events));
         tasks.spawn(discovery::watch_interfaces(Arc::clone(&shared)));

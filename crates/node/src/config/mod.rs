@@ -33,7 +33,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use accounts::AccountRules;
-pub use devices::{DevicePattern, DeviceRules};
+pub use devices::{DevicePattern, DeviceRules, DeviceTls};
 pub use kad::Kad;
 
 pub use error::{ConfigError, Problem, nearest};
