@@ -69,7 +69,7 @@ impl Found {
         }
     }
 
-    pub(super) fn new(target: &Target, dialect: Dialect, from: SocketAddr) -> Self {
+    pub(crate) fn new(target: &Target, dialect: Dialect, from: SocketAddr) -> Self {
         Self {
             endpoint: target.endpoint.address.to_string(),
             dialect,

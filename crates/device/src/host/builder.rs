@@ -388,7 +388,7 @@ pub(super) fn all_types(types: &[Name]) -> Vec<Name> {
 ///
 /// Quarters of a second since 2020, until 2054: a supervisor may restart a device within the same second.
 /// Starts in one process increase regardless of the clock.
-fn instance_id() -> u32 {
+pub(crate) fn instance_id() -> u32 {
     const FROM: Duration = Duration::from_secs(1_577_836_800);
     static LAST: AtomicU32 = AtomicU32::new(0);
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
