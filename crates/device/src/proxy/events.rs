@@ -1,8 +1,8 @@
 //! Presence by WS-Eventing: subscribers get each Hello and Bye of the devices that the proxy offers.
 //!
 //! This is the form of discovery proxies in IHE SDPi. A filter lists the actions Hello and Bye of one dialect or
-//! both, or is the empty one of the prototype at HL7 ([`ALL_DIALECT`]). A subscriber is told first of all devices that are
-//! offered already.
+//! both, or is the empty one of the prototype at HL7 ([`ALL_DIALECT`]). A subscriber asks by Probe for the devices
+//! that are offered already.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,7 +30,7 @@ use crate::Error;
 use crate::driver::{InputOf, OutputHandler, drive};
 
 /// The filter of the prototype at HL7, by which SDC libraries subscribe to a discovery proxy: all events.
-pub const ALL_DIALECT: &str = "http://discoproxy";
+const ALL_DIALECT: &str = "http://discoproxy";
 /// The path of event source and subscription managers, whatever path a request names.
 const PATH: &str = "/";
 const MANAGERS: &str = "/subscriptions";
@@ -64,7 +64,7 @@ impl Subscribers {
                 actions: actions.collect(),
             }],
             manager_path: MANAGERS.into(),
-            filters: vec![FilterDialect::new(ALL_DIALECT, |_| Ok(Arc::new(|_: &str, _: &_| true)))],
+            filters: vec![FilterDialect::new(ALL_DIALECT, |_| Ok(Arc::new(|_, _| true)))],
             queue_max: QUEUE_PER_SINK_MAX,
             utc_at_origin_ns: Some(crate::http::utc_at_origin_ns()),
             ..SourceConfig::default()
@@ -95,7 +95,7 @@ impl Subscribers {
     }
 
     /// Answers Subscribe, Renew, GetStatus and Unsubscribe.
-    pub(super) async fn answer(&self, request: &Request, envelope: Envelope) -> Reply {
+    pub(super) async fn answer(&self, request: &Request, base: &str, envelope: Envelope) -> Reply {
         let (token, replied) = self.replies.wait();
         let path = match request.path.starts_with(MANAGERS) {
             true => request.path.clone(),
@@ -104,7 +104,7 @@ impl Subscribers {
         let request = SourceRequest {
             token: Token(token),
             peer: request.peer,
-            base: format!("http://{}", request.local).into(),
+            base: base.to_owned().into(),
             path: path.into(),
             envelope,
         };

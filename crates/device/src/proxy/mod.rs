@@ -220,10 +220,10 @@ impl DiscoveryProxy {
         self.shared.command(Command::Unlearn { endpoint }).await;
     }
 
-    /// Answers a request that another server received. `sender` is who sent it, if that server has
-    /// authenticated its client.
-    pub async fn answer(&self, request: Request, sender: Option<String>) -> Response {
-        serving::answer(&self.shared, request, sender).await
+    /// Answers a request that another server received at `base` (scheme, host and port). `sender` is who sent
+    /// it, if that server has authenticated its client.
+    pub async fn answer(&self, request: Request, base: &str, sender: Option<String>) -> Response {
+        serving::answer(&self.shared, request, base, sender).await
     }
 
     /// Ends the subscriptions, says Bye, and ends.

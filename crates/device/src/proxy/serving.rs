@@ -57,7 +57,10 @@ pub(super) fn bind(
     let shared = Arc::clone(shared);
     let handler = move |request: Request| {
         let shared = Arc::clone(&shared);
-        async move { answer(&shared, request, None).await }
+        async move {
+            let base = format!("http://{}", request.local);
+            answer(&shared, request, &base, None).await
+        }
     };
     Server::bind(address, options.server.clone(), drops, handler).map_err(|source| Error::Listen {
         at: Some(address.ip()),
@@ -66,7 +69,12 @@ pub(super) fn bind(
 }
 
 /// Answers a request: of discovery by the machine, of WS-Eventing by the event source.
-pub(super) async fn answer(shared: &Shared, request: Request, sender: Option<String>) -> Response {
+pub(super) async fn answer(
+    shared: &Shared,
+    request: Request,
+    base: &str,
+    sender: Option<String>,
+) -> Response {
     if request.method != Method::POST {
         return response(&Reply::method_not_allowed("POST"));
     }
@@ -84,7 +92,7 @@ pub(super) async fn answer(shared: &Shared, request: Request, sender: Option<Str
         }
     };
     if envelope.addressing.action.starts_with(EVENTING) {
-        return response(&shared.subscribers.answer(&request, envelope).await);
+        return response(&shared.subscribers.answer(&request, base, envelope).await);
     }
     let (token, replied) = shared.replies.wait();
     let request = proxy::Request {

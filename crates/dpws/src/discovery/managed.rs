@@ -69,6 +69,7 @@ pub enum Event {
 #[derive(Debug, Clone, Copy, Default)]
 struct State {
     is_up: bool,
+    was_checked: bool,
     missed: u32,
     /// When the next check is due; `None` while one is under way.
     next: Option<Instant>,
@@ -109,6 +110,12 @@ impl Managed {
         self.proxies.get(proxy).is_some_and(|state| state.is_up)
     }
 
+    /// Whether every proxy was checked at least once.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.proxies.iter().all(|state| state.was_checked)
+    }
+
     fn checked(&mut self, now: Instant, Checked { proxy, answered }: Checked) {
         let Some(state) = self.proxies.get_mut(proxy) else {
             return;
@@ -118,6 +125,7 @@ impl Managed {
             return;
         }
         state.next = Some(now + PERIOD);
+        state.was_checked = true;
         let was_up = state.is_up;
         match answered {
             true => (state.missed, state.is_up) = (0, true),
