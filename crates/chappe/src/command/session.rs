@@ -53,6 +53,7 @@ impl Session {
         };
         let options = ClientOptions {
             selection,
+            proxies: network.proxies.clone(),
             probe_period: None,
             liveness_period: None,
             tree,

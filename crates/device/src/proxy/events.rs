@@ -18,14 +18,14 @@ use chappe_dpws::exchange::Reply;
 use chappe_identity::Contact;
 use chappe_machine::{Input, Output};
 use chappe_soap::{EndpointReference, Envelope};
-use chappe_transport::http::{Client, Request};
+use chappe_transport::http::Client;
 use chappe_transport::{Drops, Hop};
 use chappe_xml::Str;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::serving::Replies;
-use super::{ProxyOptions, QUEUE_MAX};
+use super::{Posted, ProxyOptions, QUEUE_MAX};
 use crate::Error;
 use crate::driver::{InputOf, OutputHandler, drive};
 
@@ -95,16 +95,16 @@ impl Subscribers {
     }
 
     /// Answers Subscribe, Renew, GetStatus and Unsubscribe.
-    pub(super) async fn answer(&self, request: &Request, base: &str, envelope: Envelope) -> Reply {
+    pub(super) async fn answer(&self, message: Posted, envelope: Envelope) -> Reply {
         let (token, replied) = self.replies.wait();
-        let path = match request.path.starts_with(MANAGERS) {
-            true => request.path.clone(),
+        let path = match message.path.starts_with(MANAGERS) {
+            true => message.path,
             false => PATH.to_owned(),
         };
         let request = SourceRequest {
             token: Token(token),
-            peer: request.peer,
-            base: base.to_owned().into(),
+            peer: message.peer,
+            base: message.base.into(),
             path: path.into(),
             envelope,
         };

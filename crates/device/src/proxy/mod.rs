@@ -16,7 +16,7 @@ use chappe_dpws::discovery::{Interface, Proxy, Target};
 use chappe_identity::AddressPolicy;
 use chappe_soap::EndpointReference;
 use chappe_transport::Drops;
-use chappe_transport::http::{ClientLimits, Request, Response, Server, ServerLimits};
+use chappe_transport::http::{ClientLimits, Response, Server, ServerLimits};
 use chappe_transport::udp::{Order, Role, UdpOptions, UdpSockets, run_udp};
 use chappe_xml::Str;
 use tokio::sync::{broadcast, mpsc, watch};
@@ -63,7 +63,12 @@ impl ProxyOptions {
             listen: None,
             addresses: Vec::new(),
             policy: AddressPolicy::default(),
-            server: ServerLimits::default(),
+            server: ServerLimits {
+                // A gateway registers its devices over a connection each.
+                connections: 1_024,
+                connections_per_peer: 512,
+                ..ServerLimits::default()
+            },
             client: ClientLimits::default(),
             lifetime: Duration::from_secs(600),
         }
@@ -84,6 +89,21 @@ pub enum ProxyNews {
     },
 }
 
+/// A message that came by HTTP or HTTPS (POST).
+#[derive(Debug, Clone)]
+pub struct Posted {
+    /// The client at the other end of the connection.
+    pub peer: SocketAddr,
+    /// Scheme, host and port that it contacted, without trailing slash.
+    pub base: String,
+    /// The path, which matters only for subscriptions.
+    pub path: String,
+    /// The body.
+    pub body: Vec<u8>,
+    /// Who sent it, if the server has authenticated its client.
+    pub sender: Option<String>,
+}
+
 /// The load of a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProxyState {
@@ -100,11 +120,13 @@ struct Shared {
     drops: Drops,
 }
 
-/// A running discovery proxy. Dropping it ends it at once; [`DiscoveryProxy::stop`] says Bye first.
+/// A running discovery proxy. Dropping it ends it at once, like a power cut; [`DiscoveryProxy::stop`] says Bye
+/// first.
 pub struct DiscoveryProxy {
     shared: Arc<Shared>,
     server: Option<Server>,
-    tasks: JoinSet<()>,
+    /// They end with it.
+    _tasks: JoinSet<()>,
     stopped: watch::Receiver<bool>,
 }
 
@@ -171,7 +193,7 @@ impl DiscoveryProxy {
         Ok(Self {
             shared,
             server,
-            tasks,
+            _tasks: tasks,
             stopped,
         })
     }
@@ -220,22 +242,18 @@ impl DiscoveryProxy {
         self.shared.command(Command::Unlearn { endpoint }).await;
     }
 
-    /// Answers a request that another server received at `base` (scheme, host and port). `sender` is who sent
-    /// it, if that server has authenticated its client.
-    pub async fn answer(&self, request: Request, base: &str, sender: Option<String>) -> Response {
-        serving::answer(&self.shared, request, base, sender).await
+    /// Answers a message that another server received.
+    pub async fn answer(&self, message: Posted) -> Response {
+        serving::answer(&self.shared, message).await
     }
 
-    /// Ends the subscriptions, says Bye, and ends.
-    pub async fn stop(mut self) {
+    /// Ends the subscriptions, and says Bye. Its server ends when it is dropped.
+    pub async fn stop(&self) {
         self.shared.subscribers.end().await;
-        if let Some(server) = self.server.take() {
-            server.stop(Duration::from_millis(100)).await;
-        }
         self.shared.command(Command::Stop).await;
-        let said = self.stopped.wait_for(|stopped| *stopped);
+        let mut stopped = self.stopped.clone();
+        let said = stopped.wait_for(|stopped| *stopped);
         let _ = tokio::time::timeout(STOP_DEADLINE, said).await;
-        self.tasks.shutdown().await;
     }
 }
 

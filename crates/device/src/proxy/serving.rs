@@ -14,7 +14,7 @@ use chappe_transport::http::{Method, Request, Response, Server, StatusCode};
 use chappe_xml::Limits;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{ProxyNews, ProxyOptions, Shared};
+use super::{Posted, ProxyNews, ProxyOptions, Shared};
 use crate::Error;
 use crate::client::{Found, drop_hint, is_ordinary_drop};
 use crate::http::response;
@@ -58,8 +58,17 @@ pub(super) fn bind(
     let handler = move |request: Request| {
         let shared = Arc::clone(&shared);
         async move {
-            let base = format!("http://{}", request.local);
-            answer(&shared, request, &base, None).await
+            if request.method != Method::POST {
+                return response(&Reply::method_not_allowed("POST"));
+            }
+            let message = Posted {
+                peer: request.peer,
+                base: format!("http://{}", request.local),
+                path: request.path,
+                body: request.body.to_vec(),
+                sender: None,
+            };
+            answer(&shared, message).await
         }
     };
     Server::bind(address, options.server.clone(), drops, handler).map_err(|source| Error::Listen {
@@ -68,37 +77,29 @@ pub(super) fn bind(
     })
 }
 
-/// Answers a request: of discovery by the machine, of WS-Eventing by the event source.
-pub(super) async fn answer(
-    shared: &Shared,
-    request: Request,
-    base: &str,
-    sender: Option<String>,
-) -> Response {
-    if request.method != Method::POST {
-        return response(&Reply::method_not_allowed("POST"));
-    }
+/// Answers a message: of discovery by the machine, of WS-Eventing by the event source.
+pub(super) async fn answer(shared: &Shared, message: Posted) -> Response {
     let limits = Limits {
-        bytes: request.body.len(),
+        bytes: message.body.len(),
         ..Limits::default()
     };
-    let envelope = match Envelope::parse_within(&request.body, limits) {
+    let envelope = match Envelope::parse_within(&message.body, limits) {
         Ok(envelope) => envelope,
         Err(error) => {
-            let (peer, detail) = (request.peer.ip(), error.to_string());
+            let (peer, detail) = (message.peer.ip(), error.to_string());
             let drops = &shared.drops;
             drops.record(Hop::Http, "request refused", peer, detail, None);
             return Response::empty(StatusCode::BAD_REQUEST);
         }
     };
     if envelope.addressing.action.starts_with(EVENTING) {
-        return response(&shared.subscribers.answer(&request, base, envelope).await);
+        return response(&shared.subscribers.answer(message, envelope).await);
     }
     let (token, replied) = shared.replies.wait();
     let request = proxy::Request {
         token,
-        from: request.peer,
-        sender: sender.map(Into::into),
+        from: message.peer,
+        sender: message.sender.map(Into::into),
         envelope,
     };
     shared.command(Command::Request(Box::new(request))).await;
