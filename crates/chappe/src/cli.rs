@@ -81,7 +81,7 @@ pub(crate) enum Command {
     Device(Device),
     /// Find devices, and explain why some are not usable.
     #[command(
-        after_help = "Examples:\n  chappe find\n  chappe find --interface eth0 --timeout 5s\n  chappe find --host 192.0.2.7\n  chappe find --entrance 192.0.2.7:8473          where multicast does not reach\n\nExit code 1 when no usable device is found."
+        after_help = "Examples:\n  chappe find\n  chappe find --interface eth0 --timeout 5s\n  chappe find --host 192.0.2.7\n  chappe find --proxy http://192.0.2.7:8474/       a discovery proxy instead of multicast\n  chappe find --entrance 192.0.2.7:8473          where multicast does not reach\n\nExit code 1 when no usable device is found."
     )]
     Find(Find),
     /// Check this machine for discovery and storage, with a remedy for each problem.
@@ -247,6 +247,11 @@ pub(crate) struct Network {
     /// By UDP, or with the URL of a device, such as http://192.0.2.7:5357/device, by HTTP.
     #[arg(long = "host", value_name = "ADDRESS|URL")]
     pub hosts: Vec<Host>,
+    /// Ask this discovery proxy instead of multicast; may be repeated.
+    ///
+    /// Its URL, such as http://192.0.2.7:8474/. While none answers, multicast is used.
+    #[arg(long = "proxy", value_name = "URL", value_parser = contact)]
+    pub proxies: Vec<Contact>,
     /// Also search the distributed hash table, through this node; may be repeated.
     ///
     /// Nodes that answer multicast are used as entrances without this flag.
@@ -285,6 +290,11 @@ pub(crate) struct DeviceTls {
     /// Accept certificates of the authorities whatever names they have.
     #[arg(long, requires = "authorities")]
     pub any_name: bool,
+}
+
+/// A URL with an address instead of a name.
+fn contact(text: &str) -> Result<Contact, String> {
+    Contact::parse(text, 0).map_err(|refusal| refusal.to_string())
 }
 
 /// A host to probe directly.

@@ -5,15 +5,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use chappe_device::file::File;
-use chappe_device::host::{HostTree, TreeOrder};
+use chappe_device::host::{HostTree, ProxyAddress, TreeOrder};
 use chappe_device::{HostOptions, Selection};
+use chappe_soap::udp::DISCOVERY_PORT;
 use chappe_transport::{Drops, key_file};
 use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::session::failure;
 use super::{network, overlay};
-use crate::cli::DeviceRun;
+use crate::cli::{DeviceRun, Host};
 use crate::output::{self, Failure, Outcome};
 
 /// Time to withdraw publications from the distributed hash table.
@@ -41,6 +42,7 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
                 [] => defaults.dialects.clone(),
                 given => given.to_vec(),
             },
+            proxies: flags.proxies.iter().map(proxy).collect(),
             port: flags.port,
             app_max_delay: flags.announce_within,
             tree: match &flags.tree {
@@ -91,6 +93,14 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
         device.stop().await;
         Ok(())
     })
+}
+
+/// Where a device registers.
+fn proxy(host: &Host) -> ProxyAddress {
+    match host {
+        Host::Address(address) => ProxyAddress::Udp(SocketAddr::new(*address, DISCOVERY_PORT)),
+        Host::Url(contact) => ProxyAddress::Http(contact.clone()),
+    }
 }
 
 /// Waits until standard input ends.

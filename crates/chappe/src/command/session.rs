@@ -58,6 +58,7 @@ impl Session {
             tls: Some(tls),
             plain,
             selection,
+            proxies: network.proxies.clone(),
             probe_period: None,
             liveness_period: None,
             tree,

@@ -12,6 +12,8 @@ use chappe_xml::Str;
 use tokio::sync::{mpsc, watch};
 
 use super::Shared;
+use super::builder::DEVICE_PATH;
+use super::proxies::Posts;
 use crate::Error;
 use crate::client::{drop_hint, is_ordinary_drop};
 
@@ -96,9 +98,19 @@ pub(super) async fn listen(
     mut events: mpsc::Receiver<Event>,
     said_bye: watch::Sender<bool>,
 ) {
-    while let Some(event) = events.recv().await {
+    let mut posts = Posts::new(&shared);
+    loop {
+        let event = tokio::select! {
+            event = events.recv() => event,
+            () = posts.handle() => continue,
+        };
+        let Some(event) = event else {
+            return;
+        };
         match event {
+            Event::Announcement { action, text } => posts.send(&action, &text),
             Event::Stopped => {
+                posts.end().await;
                 said_bye.send_replace(true);
             }
             Event::Dropped {
