@@ -117,6 +117,21 @@ impl<T: Simple + Quantity> Text for Samples<T> {
     }
 }
 
+/// A message that contains itself needs a box.
+impl<T: Message> Message for Box<T> {
+    fn declare(types: &mut Types) -> Name {
+        T::declare(types)
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) -> Result<(), WriteError> {
+        T::write(self, writer)
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, ReadError> {
+        T::read(reader).map(Self::new)
+    }
+}
+
 impl Message for () {
     fn declare(types: &mut Types) -> Name {
         types.empty()
