@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use chappe_dpws::discovery::MatchRule;
 use chappe_identity::{Contact, PublicKey};
 use chappe_terminal::duration;
 use chappe_transport::tls::Fingerprint;
@@ -284,6 +285,12 @@ impl FromStr for Host {
     }
 }
 
+/// A rule by its name.
+fn match_rule(text: &str) -> Result<MatchRule, String> {
+    let known = "rfc3986, strcmp0, uuid, ldap and none";
+    MatchRule::from_name(text).ok_or_else(|| format!("the rules are {known}"))
+}
+
 /// Flags of `find`.
 #[derive(Debug, Args)]
 pub(crate) struct Find {
@@ -293,6 +300,10 @@ pub(crate) struct Find {
     /// Only devices within this scope.
     #[arg(long, value_name = "URI")]
     pub scope: Option<String>,
+    /// How scopes match: rfc3986 (prefix of the path), strcmp0 (equal), uuid, ldap, or none (devices
+    /// without scopes).
+    #[arg(long, default_value = "rfc3986", value_parser = match_rule, value_name = "RULE")]
+    pub match_by: MatchRule,
     /// Where to search, and for how long.
     #[command(flatten)]
     pub network: Network,

@@ -122,7 +122,7 @@ impl HostedService {
         Ok(Self {
             id: address.to_owned(),
             types: port_types.map(|port_type| port_type.name.clone()).collect(),
-            endpoint: EndpointReference::new(address),
+            endpoint: EndpointReference::new(address.to_owned()),
             contact,
             dialect: Dialect::V2009,
             wsdl: read.wsdl,
