@@ -12,7 +12,6 @@ use chappe_xml::Str;
 use tokio::sync::{mpsc, watch};
 
 use super::Shared;
-use super::builder::DEVICE_PATH;
 use super::proxies::Posts;
 use crate::Error;
 use crate::client::{drop_hint, is_ordinary_drop};
