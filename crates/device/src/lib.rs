@@ -14,6 +14,8 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+#[cfg(feature = "tools")]
+pub mod conformance;
 mod device;
 mod driver;
 mod error;
