@@ -26,6 +26,8 @@ mod http;
 mod key;
 #[cfg(feature = "mapping")]
 pub mod mapping;
+#[cfg(feature = "tools")]
+pub mod recording;
 mod selection;
 mod service;
 

@@ -45,7 +45,11 @@ impl<W: Wire> Check<'_, W> {
         let is_metadata = |body: &&&Element| body.name.is(METADATA_EXCHANGE, "Metadata");
         let count = bodies.iter().filter(is_metadata).count();
         let problem = || format!("the body has {count} of them and {} elements", bodies.len());
-        self.judge(&ONE_METADATA, &seen, so(count == 1 && bodies.len() == 1, problem));
+        self.judge(
+            &ONE_METADATA,
+            &seen,
+            so(count == 1 && bodies.len() == 1, problem),
+        );
         let metadata = bodies.iter().find(is_metadata).copied();
         let read = metadata.and_then(Metadata::from_element);
         let Some((metadata, _, deviations)) = read else {
@@ -58,7 +62,10 @@ impl<W: Wire> Check<'_, W> {
         let hosted = hosted.unwrap_or_default();
         self.judge_hosted(&seen, &hosted);
         if hosted.len() > SERVICES_MAX {
-            self.note(&format!("only {SERVICES_MAX} of {} services are checked", hosted.len()));
+            self.note(&format!(
+                "only {SERVICES_MAX} of {} services are checked",
+                hosted.len()
+            ));
         }
         let mut services = Vec::new();
         for one in hosted.iter().take(SERVICES_MAX) {
@@ -118,12 +125,20 @@ impl<W: Wire> Check<'_, W> {
     fn judge_sections(&mut self, seen: &Exchange, metadata: &Metadata, deviations: &[Deviation]) {
         let repeated = |name| deviations.contains(&Deviation::Repeated(name));
         let once = |there: bool, name| {
-            let problem = || format!("there is {} section", if there { "more than one" } else { "no" });
+            let problem = || {
+                format!(
+                    "there is {} section",
+                    if there { "more than one" } else { "no" }
+                )
+            };
             so(there && !repeated(name), problem)
         };
         let model = metadata.this_model.as_ref();
         let device = metadata.this_device.as_ref();
-        let host = metadata.relationship.as_ref().and_then(|all| all.host.as_ref());
+        let host = metadata
+            .relationship
+            .as_ref()
+            .and_then(|all| all.host.as_ref());
         self.judge(&THIS_MODEL, seen, once(model.is_some(), "ThisModel"));
         self.judge(&THIS_DEVICE, seen, once(device.is_some(), "ThisDevice"));
         let problem = || "there is no section with a host".to_owned();
@@ -176,7 +191,11 @@ impl<W: Wire> Check<'_, W> {
             let id = &one.service_id;
             let is_repeated = hosted[..index].iter().any(|other| other.service_id == *id);
             let problem = || format!("service {index} has {id:?}");
-            self.judge(&SERVICE_ID, seen, so(!id.is_empty() && !is_repeated, problem));
+            self.judge(
+                &SERVICE_ID,
+                seen,
+                so(!id.is_empty() && !is_repeated, problem),
+            );
             let problem = || format!("service {id:?} lists none");
             self.judge(&HOSTED_TYPES, seen, so(!one.types.is_empty(), problem));
             let is_http = |endpoint: &EndpointReference| {
@@ -237,7 +256,11 @@ impl<W: Wire> Check<'_, W> {
     }
 
     /// The WSDL of a section with what it imports.
-    async fn wsdl(&mut self, seen: Exchange, section: WsdlSection) -> (Exchange, Result<Wsdl, String>) {
+    async fn wsdl(
+        &mut self,
+        seen: Exchange,
+        section: WsdlSection,
+    ) -> (Exchange, Result<Wsdl, String>) {
         let location = match section {
             WsdlSection::Inline(root) => {
                 let wsdl = Wsdl::from_element(&root).map_err(|error| error.to_string());
@@ -342,7 +365,10 @@ fn sections(seen: &Exchange) -> Option<Metadata> {
 
 /// Where the imports of a document are.
 fn imports(wsdl: &Wsdl, base: &str) -> Vec<String> {
-    let locations = wsdl.imports.iter().filter_map(|one| one.location.as_deref());
+    let locations = wsdl
+        .imports
+        .iter()
+        .filter_map(|one| one.location.as_deref());
     locations.map(|location| join(base, location)).collect()
 }
 
@@ -352,7 +378,9 @@ fn join(base: &str, location: &str) -> String {
         return location.to_owned();
     }
     let authority = base.find("://").map_or(0, |at| at + 3);
-    let root = base[authority..].find('/').map_or(base.len(), |at| authority + at);
+    let root = base[authority..]
+        .find('/')
+        .map_or(base.len(), |at| authority + at);
     match location.starts_with('/') {
         true => format!("{}{location}", &base[..root]),
         false => {

@@ -54,7 +54,9 @@ impl<W: Wire> Check<'_, W> {
         let url = self.url.clone();
         let device = self.dialect.device_type();
         let probe = self.probe(vec![device], Vec::new(), None);
-        let seen = self.ask("a Probe by HTTP", &url, &probe.to_envelope(&[])).await;
+        let seen = self
+            .ask("a Probe by HTTP", &url, &probe.to_envelope(&[]))
+            .await;
         let matches = matches_of(seen.envelope.as_ref());
         let problem = || "the answer is no ProbeMatches".to_owned();
         self.judge(&HTTP_PROBE, &seen, so(matches.is_ok(), problem));
@@ -156,7 +158,9 @@ impl<W: Wire> Check<'_, W> {
     async fn silences(&mut self, target: Option<&Target>, device: Name) {
         let other = Name::new(NOWHERE, "Nothing");
         let nowhere = || vec![Str::Borrowed(NOWHERE)];
-        let scopes = target.map(|target| target.scopes.clone()).unwrap_or_default();
+        let scopes = target
+            .map(|target| target.scopes.clone())
+            .unwrap_or_default();
         let silent: [(&'static Clause, &str, Message); 5] = [
             (
                 &OTHER_TYPE,
@@ -178,7 +182,13 @@ impl<W: Wire> Check<'_, W> {
                 "a Probe by an unknown rule",
                 self.probe(
                     vec![device.clone()],
-                    scopes.iter().take(1).cloned().chain(nowhere()).take(1).collect(),
+                    scopes
+                        .iter()
+                        .take(1)
+                        .cloned()
+                        .chain(nowhere())
+                        .take(1)
+                        .collect(),
                     Some("urn:chappe:conformance/rule"),
                 ),
             ),
@@ -227,7 +237,11 @@ impl<W: Wire> Check<'_, W> {
         for ((message, question), mut answers) in questions.into_iter().zip(texts).zip(answers) {
             answers.retain(|answer| !is_of_another(answer, &own));
             let id = message.message_id.to_string();
-            asked.push(Asked { id, question, answers });
+            asked.push(Asked {
+                id,
+                question,
+                answers,
+            });
         }
         asked
     }
@@ -235,7 +249,12 @@ impl<W: Wire> Check<'_, W> {
     fn judge_relation(&mut self, clause: &'static Clause, seen: &Exchange, asked: &Asked) {
         let envelope = seen.envelope.as_ref();
         let relates_to = envelope.and_then(|one| one.addressing.relates_to.as_deref());
-        let problem = || format!("RelatesTo is {relates_to:?}, the MessageID was {:?}", asked.id);
+        let problem = || {
+            format!(
+                "RelatesTo is {relates_to:?}, the MessageID was {:?}",
+                asked.id
+            )
+        };
         self.judge(clause, seen, so(relates_to == Some(&asked.id), problem));
     }
 
@@ -291,7 +310,9 @@ impl<W: Wire> Check<'_, W> {
             .iter()
             .enumerate()
             .filter(|(index, number)| numbers[..*index].contains(number));
-        let problem = repeated.next().map(|(_, (_, number))| format!("{number} comes twice"));
+        let problem = repeated
+            .next()
+            .map(|(_, (_, number))| format!("{number} comes twice"));
         self.judge(&MESSAGE_NUMBER, &seen, problem.map_or(Ok(()), Err));
         let other = sequences
             .iter()

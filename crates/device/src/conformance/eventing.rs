@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use chappe_dpws::dialect::EVENTING;
 use chappe_dpws::eventing::message::{
     Expiration, Filter, Lease, Subscribe, SubscribeResponse, action,
 };
@@ -10,12 +11,11 @@ use chappe_xml::{Element, Name, Str};
 use tokio::time::{Instant, sleep};
 
 use super::clause::{
-    DISTINCT, DURATION, EXPIRED, FILTERED, MANAGER_HTTP, NO_SINK, NO_SUCH_ACTION,
-    NO_TIME, NOTIFY_ACTION, NOTIFY_TO, OTHER_FILTER, OTHER_MODE, PARAMETERS, PARAMETERS_MARKED,
-    PUSH, RENEWED, SILENT, STATUS, SUBSCRIBED, UNKNOWN, UNSUBSCRIBED,
+    DISTINCT, DURATION, EXPIRED, FILTERED, MANAGER_HTTP, NO_SINK, NO_SUCH_ACTION, NO_TIME,
+    NOTIFY_ACTION, NOTIFY_TO, OTHER_FILTER, OTHER_MODE, PARAMETERS, PARAMETERS_MARKED, PUSH,
+    RENEWED, SILENT, STATUS, SUBSCRIBED, UNKNOWN, UNSUBSCRIBED,
 };
 use super::description::Service;
-use super::messaging::subcodes;
 use super::wire::{Got, Posted, Wire};
 use super::{Check, Exchange, read, so};
 
@@ -55,7 +55,7 @@ impl<W: Wire> Check<'_, W> {
             self.note("no service offers events in its WSDL: eventing is not checked");
             return;
         };
-        self.refusals(&source).await;
+        self.refusals(&source, &actions).await;
         let Some(all) = self.granted(&source, "all", &actions, LEASE, true).await else {
             return;
         };
@@ -103,7 +103,7 @@ impl<W: Wire> Check<'_, W> {
     }
 
     /// Subscriptions that have to be refused.
-    async fn refusals(&mut self, source: &EndpointReference) {
+    async fn refusals(&mut self, source: &EndpointReference, actions: &[String]) {
         let url = source.address.to_string();
         let nothing = ["urn:chappe:conformance/NoSuchEvent".to_owned()];
         let usual = |check: &Self| check.usual(&nothing, LEASE);
@@ -114,40 +114,59 @@ impl<W: Wire> Check<'_, W> {
         let seen = self.ask(sent, &url, &envelope).await;
         let names = [self.dialect.dpws_name("FilterActionNotSupported")];
         self.expect_fault(&NO_SUCH_ACTION, &seen, &names);
+        self.forget(&seen).await;
 
         let mode = Some("urn:chappe:conformance/mode".into());
-        let asked = Subscribe { mode, ..usual(self) };
+        let asked = Subscribe {
+            mode,
+            ..self.usual(actions, LEASE)
+        };
         let envelope = self.subscribe(source, "refused", asked);
         let sent = "Subscribe with an unknown delivery mode";
         let seen = self.ask(sent, &url, &envelope).await;
-        let names = subcodes(self.dialect, &["DeliveryModeRequestedUnavailable"]);
+        let names = [Name::new(EVENTING, "DeliveryModeRequestedUnavailable")];
         self.expect_fault(&OTHER_MODE, &seen, &names);
+        self.forget(&seen).await;
 
         let filter = Some(Filter {
             dialect: Some("urn:chappe:conformance/filter".into()),
             actions: vec!["x".into()],
         });
-        let asked = Subscribe { filter, ..usual(self) };
+        let asked = Subscribe {
+            filter,
+            ..usual(self)
+        };
         let envelope = self.subscribe(source, "refused", asked);
         let sent = "Subscribe with an unknown filter dialect";
         let seen = self.ask(sent, &url, &envelope).await;
         let locals = ["FilteringRequestedUnavailable", "FilteringNotSupported"];
-        let names = subcodes(self.dialect, &locals);
+        let names = locals.map(|local| Name::new(EVENTING, local));
         self.expect_fault(&OTHER_FILTER, &seen, &names);
+        self.forget(&seen).await;
 
         let expires = Some(Expiration::After(Duration::ZERO));
         let filter = None;
-        let asked = Subscribe { expires, filter, ..usual(self) };
+        let asked = Subscribe {
+            expires,
+            filter,
+            ..usual(self)
+        };
         let envelope = self.subscribe(source, "refused", asked);
         let seen = self.ask("Subscribe for no time", &url, &envelope).await;
-        let names = subcodes(self.dialect, &["InvalidExpirationTime"]);
+        let names = [Name::new(EVENTING, "InvalidExpirationTime")];
         self.expect_fault(&NO_TIME, &seen, &names);
         self.forget(&seen).await;
 
         let notify_to = None;
-        let asked = Subscribe { notify_to, filter: None, ..usual(self) };
+        let asked = Subscribe {
+            notify_to,
+            filter: None,
+            ..usual(self)
+        };
         let envelope = self.subscribe(source, "refused", asked);
-        let seen = self.ask("Subscribe without NotifyTo", &url, &envelope).await;
+        let seen = self
+            .ask("Subscribe without NotifyTo", &url, &envelope)
+            .await;
         let code = seen.fault.as_ref().map(|fault| fault.code);
         let problem = || "no fault of the sender".to_owned();
         let is_refused = code == Some(FaultCode::Sender);
@@ -158,7 +177,8 @@ impl<W: Wire> Check<'_, W> {
     /// Ends a subscription that should not have been granted.
     async fn forget(&mut self, seen: &Exchange) {
         if let Ok(granted) = response(seen, self.dialect.addressing()) {
-            self.about(&granted, Lease::Unsubscribe, action::UNSUBSCRIBE, None).await;
+            self.about(&granted, Lease::Unsubscribe, action::UNSUBSCRIBE, None)
+                .await;
         }
     }
 
@@ -189,7 +209,11 @@ impl<W: Wire> Check<'_, W> {
         let granted = granted.ok()?;
         let address = &granted.manager.address;
         let problem = || format!("it is {address}");
-        self.judge(&MANAGER_HTTP, &seen, so(address.starts_with("http"), problem));
+        self.judge(
+            &MANAGER_HTTP,
+            &seen,
+            so(address.starts_with("http"), problem),
+        );
         let is_duration = matches!(granted.expires, Expiration::After(_));
         let problem = || "it is granted as a date".to_owned();
         self.judge(&DURATION, &seen, so(is_duration, problem));
@@ -272,13 +296,17 @@ impl<W: Wire> Check<'_, W> {
     /// GetStatus and Renew of a living subscription.
     async fn leases(&mut self, granted: &Granted) {
         let lease = Some(Expiration::After(LEASE));
-        let seen = self.about(granted, Lease::Renew, action::RENEW, lease).await;
+        let seen = self
+            .about(granted, Lease::Renew, action::RENEW, lease)
+            .await;
         let renewed = expires(&seen, action::RENEW_RESPONSE, Lease::RenewResponse);
         let problem = || "it is not, or without a lease".to_owned();
         self.judge(&RENEWED, &seen, so(renewed.is_some(), problem));
         let granted_for = renewed.unwrap_or(granted.expires);
 
-        let seen = self.about(granted, Lease::GetStatus, action::GET_STATUS, None).await;
+        let seen = self
+            .about(granted, Lease::GetStatus, action::GET_STATUS, None)
+            .await;
         let rest = expires(&seen, action::GET_STATUS_RESPONSE, Lease::GetStatusResponse);
         if let (Some(Expiration::After(rest)), Expiration::After(whole)) = (rest, granted_for) {
             let problem = || format!("{} s are left of {} s", rest.as_secs(), whole.as_secs());
@@ -287,7 +315,9 @@ impl<W: Wire> Check<'_, W> {
     }
 
     async fn unsubscribe(&mut self, granted: &Granted, path: &str) {
-        let seen = self.about(granted, Lease::Unsubscribe, action::UNSUBSCRIBE, None).await;
+        let seen = self
+            .about(granted, Lease::Unsubscribe, action::UNSUBSCRIBE, None)
+            .await;
         let kept = seen.answer(action::UNSUBSCRIBE_RESPONSE).is_some();
         let problem = || format!("that of /{path} is not");
         self.judge(&UNSUBSCRIBED, &seen, so(kept, problem));
@@ -326,11 +356,14 @@ impl<W: Wire> Check<'_, W> {
             Expiration::After(lease) if lease <= SHORT_MAX => {
                 sleep(lease + GRACE).await;
                 let lease = Some(Expiration::After(LEASE));
-                let seen = self.about(&granted, Lease::Renew, action::RENEW, lease).await;
+                let seen = self
+                    .about(&granted, Lease::Renew, action::RENEW, lease)
+                    .await;
                 let problem = || "no fault".to_owned();
                 self.judge(&EXPIRED, &seen, so(seen.fault.is_some(), problem));
                 if seen.fault.is_none() {
-                    self.about(&granted, Lease::Unsubscribe, action::UNSUBSCRIBE, None).await;
+                    self.about(&granted, Lease::Unsubscribe, action::UNSUBSCRIBE, None)
+                        .await;
                 }
             }
             _ => {

@@ -40,7 +40,9 @@ impl<W: Wire> Check<'_, W> {
         let device = self.device();
         let envelope = self.request(&device, "urn:chappe:conformance/NoSuchAction");
         let url = self.url.clone();
-        let seen = self.ask("a message with an unknown action", &url, &envelope).await;
+        let seen = self
+            .ask("a message with an unknown action", &url, &envelope)
+            .await;
         let version = self.dialect.addressing();
         let name = version.fault_name("ActionNotSupported");
         self.expect_fault(&UNKNOWN_ACTION, &seen, &[name]);
@@ -91,7 +93,10 @@ impl<W: Wire> Check<'_, W> {
         envelope.addressing.reply_to = Some(EndpointReference::new(elsewhere));
         let sent = "a Get whose answer is to go elsewhere";
         let seen = self.ask(sent, &url, &envelope).await;
-        let relates = [invalid.clone(), version.name("OnlyAnonymousAddressSupported")];
+        let relates = [
+            invalid.clone(),
+            version.name("OnlyAnonymousAddressSupported"),
+        ];
         self.expect_fault(&REPLY_ELSEWHERE, &seen, &relates);
 
         let envelope = self.plain_get();
@@ -110,7 +115,9 @@ impl<W: Wire> Check<'_, W> {
         let text = self.plain_get().to_text();
         let second = format!("<wsa:MessageID>{id}</wsa:MessageID></soap:Header>");
         let text = text.replacen("</soap:Header>", &second, 1);
-        let seen = self.ask_text("a Get with two MessageIDs", &url, text, None).await;
+        let seen = self
+            .ask_text("a Get with two MessageIDs", &url, text, None)
+            .await;
         self.expect_fault(&TWICE, &seen, &[invalid]);
     }
 
@@ -162,7 +169,9 @@ impl<W: Wire> Check<'_, W> {
 
         let text = self.plain_get().to_text();
         let half = text.replace("</soap:Header>", "</soap:Haeder>");
-        let seen = self.post("a text that is no XML", post(SOAP, half, false), None).await;
+        let seen = self
+            .post("a text that is no XML", post(SOAP, half, false), None)
+            .await;
         let after = self.get_again("a Get after a text that is no XML").await;
         let is_refused = matches!(seen.status, 400..=599);
         let problem = || "the text is not refused".to_owned();
@@ -175,7 +184,9 @@ impl<W: Wire> Check<'_, W> {
         let padding = Element::new(Name::new(UNKNOWN, "Padding")).with_text(padding);
         let envelope = self.plain_get().with_header(padding);
         let sent = "a Get of 40 KiB";
-        let seen = self.post(sent, post(SOAP, envelope.to_text(), false), None).await;
+        let seen = self
+            .post(sent, post(SOAP, envelope.to_text(), false), None)
+            .await;
         let after = self.get_again("a Get after one of 40 KiB").await;
         let is_answered = matches!(seen.status, 200 | 400..=599);
         let problem = || "it is neither answered nor refused".to_owned();
@@ -190,7 +201,9 @@ impl<W: Wire> Check<'_, W> {
             return;
         }
         let text = self.plain_get().to_text();
-        let seen = self.post("a Get in two chunks", post(SOAP, text, true), None).await;
+        let seen = self
+            .post("a Get in two chunks", post(SOAP, text, true), None)
+            .await;
         let problem = || format!("the status is {} instead of 200", seen.status);
         let verdict = so(seen.status == 200, problem);
         self.judge(&CHUNKED, &seen, verdict);
@@ -232,14 +245,6 @@ fn is_version_mismatch(seen: &Exchange) -> bool {
         .filter(|child| child.name.is(v1_1::NAMESPACE, "Body"))
         .flat_map(Element::elements)
         .any(|fault| code(fault) == Some(true))
-}
-
-/// The subcode of a profile's or eventing's fault in the asker's dialect.
-pub(super) fn subcodes(dialect: chappe_dpws::Dialect, locals: &[&'static str]) -> Vec<Name> {
-    let eventing = |local: &&'static str| Name::new(chappe_dpws::dialect::EVENTING, local);
-    let mut names: Vec<_> = locals.iter().map(eventing).collect();
-    names.extend(locals.iter().map(|local| dialect.dpws_name(local)));
-    names
 }
 
 #[cfg(test)]

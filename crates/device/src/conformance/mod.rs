@@ -207,7 +207,13 @@ impl<'a, W: Wire> Check<'a, W> {
     }
 
     /// As [`ask`](Self::ask), for a text; `id` if the answer can be expected to relate to it.
-    async fn ask_text(&mut self, sent: &str, url: &str, body: String, id: Option<&str>) -> Exchange {
+    async fn ask_text(
+        &mut self,
+        sent: &str,
+        url: &str,
+        body: String,
+        id: Option<&str>,
+    ) -> Exchange {
         let post = Post {
             url: url.to_owned(),
             content_type: SOAP,
@@ -289,7 +295,11 @@ impl<'a, W: Wire> Check<'a, W> {
     /// Judges that a valid question is answered with this action.
     fn expect_answer(&mut self, clause: &'static Clause, seen: &Exchange, action: &str) -> bool {
         let kept = seen.answer(action).is_some();
-        self.judge(clause, seen, so(kept, || format!("no answer with the action {action}")));
+        self.judge(
+            clause,
+            seen,
+            so(kept, || format!("no answer with the action {action}")),
+        );
         kept
     }
 
@@ -326,7 +336,12 @@ fn read(sent: &str, request: String, got: Result<Got, String>) -> Exchange {
     exchange.came = match (&exchange.fault, &exchange.envelope) {
         (Some(fault), _) => format!("{} {fault}", got.status),
         (None, Some(envelope)) => format!("{} {}", got.status, envelope.addressing.action),
-        (None, None) => format!("{} {} ({} bytes)", got.status, got.content_type, got.body.len()),
+        (None, None) => format!(
+            "{} {} ({} bytes)",
+            got.status,
+            got.content_type,
+            got.body.len()
+        ),
     };
     exchange.response = got.body;
     exchange.media_type = got.content_type;

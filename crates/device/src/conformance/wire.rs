@@ -102,11 +102,12 @@ impl Network {
             let sender = Arc::clone(&sender);
             async move { take(&sender, &request) }
         };
-        let server = Server::bind(at, ServerLimits::default(), Drops::default(), handler)
-            .map_err(|source| Error::Listen {
+        let server = Server::bind(at, ServerLimits::default(), Drops::default(), handler).map_err(
+            |source| Error::Listen {
                 at: Some(local),
                 source,
-            })?;
+            },
+        )?;
         let port = server.local_addr().port();
         let sink = match local {
             IpAddr::V4(local) => format!("http://{local}:{port}"),

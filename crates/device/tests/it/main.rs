@@ -6,6 +6,8 @@ mod documents;
 mod learned;
 #[path = "../../../soap/tests/it/security/mutation.rs"]
 mod mutation;
+#[cfg(feature = "tools")]
+mod recorded;
 mod signed;
 mod slow_peers;
 mod strangers;

@@ -92,7 +92,7 @@ async fn events(host: &DeviceHost) {
 }
 
 fn options(host: &DeviceHost) -> Options {
-    let contact = Contact::parse(&host.announcement().xaddrs[0], 0).unwrap();
+    let contact = Contact::parse(&format!("http://{}/device", host.addresses()[0]), 0).unwrap();
     Options {
         endpoint: Some(ENDPOINT.to_owned()),
         // The device answers without a random delay.
@@ -105,7 +105,10 @@ fn options(host: &DeviceHost) -> Options {
 fn violated(report: &Report) -> Vec<String> {
     let words = report.findings().map(|finding| {
         let (clause, problem) = (finding.clause.id, &finding.problem);
-        format!("{clause}: {problem} (sent {}, came {})", finding.sent, finding.came)
+        format!(
+            "{clause}: {problem} (sent {}, came {})",
+            finding.sent, finding.came
+        )
     });
     words.collect()
 }
@@ -191,14 +194,14 @@ async fn found_in(stages: &'static [Stage], address: &'static str) {
     let mut missed = Vec::new();
     let checks = async {
         // In parallel only where a check mostly waits: the device limits the questions of one host.
-        let chosen: Vec<_> = DEVIATIONS
+        let chosen: Vec<&'static Deviation> = DEVIATIONS
             .iter()
             .filter(|deviation| stages.contains(&deviation.stage))
             .collect();
         let together = if stages == [Stage::Eventing] { 8 } else { 1 };
         for some in chosen.chunks(together) {
             let mut running = Vec::new();
-            for deviation in some {
+            for &deviation in some {
                 let options = options.clone();
                 let task = async move { run(&options, deviation).await };
                 running.push((deviation, tokio::task::spawn_local(task)));
@@ -234,7 +237,11 @@ fn there_are_forty_deviations_and_more() {
 
 #[tokio::test]
 async fn deviations_of_metadata_and_messages_are_found() {
-    found_in(&[Stage::Description, Stage::Messaging, Stage::HttpProbe], "127.0.41.1").await;
+    found_in(
+        &[Stage::Description, Stage::Messaging, Stage::HttpProbe],
+        "127.0.41.1",
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -250,7 +257,10 @@ async fn deviations_of_events_are_found() {
 #[tokio::test]
 async fn a_device_of_either_dialect_has_no_finding() {
     use chappe_dpws::Dialect;
-    for (dialect, address) in [(Dialect::V2009, "127.0.41.4"), (Dialect::V2005, "127.0.41.5")] {
+    for (dialect, address) in [
+        (Dialect::V2009, "127.0.41.4"),
+        (Dialect::V2005, "127.0.41.5"),
+    ] {
         let host = thermometer(address, vec![dialect]);
         let options = Options {
             dialect: Some(dialect),
@@ -260,13 +270,20 @@ async fn a_device_of_either_dialect_has_no_finding() {
             report = check(&options, Client::default()) => report.unwrap(),
             () = events(&host) => unreachable!(),
         };
-        assert!(violated(&report).is_empty(), "{dialect:?} {:#?}", violated(&report));
+        assert!(
+            violated(&report).is_empty(),
+            "{dialect:?} {:#?}",
+            violated(&report)
+        );
         assert!(report.notes.is_empty(), "{dialect:?} {:?}", report.notes);
         let unseen = report.clauses().filter(|(_, state)| state.is_none());
         let unseen: Vec<_> = unseen.map(|(clause, _)| clause.id).collect();
         // The answer to SOAP 1.1 is in SOAP 1.1, which has no header Upgrade; 2004/08 marks no parameters.
         let usual = ["SOAP-1-5.4.7-upgrade", "WSA-SOAP-3.3-marked"];
-        assert!(unseen.iter().all(|id| usual.contains(id)), "{dialect:?} {unseen:?}");
+        assert!(
+            unseen.iter().all(|id| usual.contains(id)),
+            "{dialect:?} {unseen:?}"
+        );
         host.stop().await;
     }
 }
