@@ -27,7 +27,8 @@ pub(crate) use account::{
     AccountShow,
 };
 pub(crate) use device::{
-    Device, DeviceCall, DeviceExclude, DeviceInclude, DeviceReplace, DeviceRun,
+    Device, DeviceCall, DeviceCheck, DeviceExclude, DeviceInclude, DeviceRecord, DeviceReplace,
+    DeviceRun,
 };
 pub(crate) use export::{Export, ExportFormat};
 pub(crate) use link::{DeadLetters, Link, LinkAdd, LinkList, LinkRemove, LinkShow, Resend};

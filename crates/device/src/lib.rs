@@ -16,6 +16,8 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+#[cfg(feature = "tools")]
+pub mod conformance;
 mod device;
 mod driver;
 mod error;
@@ -27,6 +29,8 @@ mod key;
 #[cfg(feature = "mapping")]
 pub mod mapping;
 pub mod proxy;
+#[cfg(feature = "tools")]
+pub mod recording;
 mod selection;
 mod service;
 

@@ -217,6 +217,26 @@ impl Session {
         }
     }
 
+    /// The device with this endpoint or name, as discovery found it. By its endpoint it is found even if it cannot
+    /// be described.
+    pub(crate) async fn found(&self, name: &str) -> Result<Found, Failure> {
+        let by_endpoint = name.contains(':') && !name.contains(' ');
+        let mut chosen = None;
+        let wanted = |found: &Found| !by_endpoint || found.endpoint == name;
+        self.search(Vec::new(), Default::default(), wanted, |answer| {
+            let named = |description: &Box<Description>| has_name(description, name);
+            if by_endpoint || answer.description.as_ref().is_ok_and(named) {
+                chosen = Some(answer.found);
+            }
+            chosen.is_none()
+        })
+        .await?;
+        chosen.ok_or_else(|| {
+            let failure = Failure::new(format!("no device {name:?} found"));
+            failure.hint("find out why: chappe doctor")
+        })
+    }
+
     /// Ends subscriptions and sockets.
     pub(crate) async fn close(self) {
         if let Ok(client) = Arc::try_unwrap(self.client) {

@@ -4,7 +4,7 @@
 //! the host that named it.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::client::Command;
@@ -464,7 +464,7 @@ impl Reader<'_> {
         dialect: Dialect,
     ) -> Result<(Contact, Vec<WsdlSection>), Error> {
         let address = &reference.address;
-        let checked = self.shared.options.policy.check(address, self.device);
+        let checked = self.shared.contact(address, self.device).await;
         let contact = checked.map_err(|refusal| Error::Refused {
             address: address.to_string(),
             refusal,
