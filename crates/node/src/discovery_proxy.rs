@@ -152,13 +152,19 @@ pub(crate) struct Asked {
 /// The status.
 pub(crate) fn status(app: &Shared) -> Status {
     let proxy = app.discovery_proxy.get();
-    let asked = app.devices.discovery_proxies().into_iter().map(|one| Asked {
-        address: one.contact.to_string(),
-        trusted: one.is_trusted,
-        answers: one.answers,
-    });
+    let asked = app
+        .devices
+        .discovery_proxies()
+        .into_iter()
+        .map(|one| Asked {
+            address: one.contact.to_string(),
+            trusted: one.is_trusted,
+            answers: one.answers,
+        });
     Status {
-        listening: proxy.and_then(DiscoveryProxy::address).map(|at| at.to_string()),
+        listening: proxy
+            .and_then(DiscoveryProxy::address)
+            .map(|at| at.to_string()),
         offered: proxy.map_or(0, |proxy| proxy.state().devices),
         asked: asked.collect(),
     }

@@ -187,7 +187,8 @@ impl Proxy {
             Content::Probe(_) | Content::Resolve(_) => match self.matches(&message) {
                 Ok(Some(content)) => content,
                 Ok(None) => {
-                    let detail = format!("more than {MATCHES_MAX} matches: ask for types or scopes");
+                    let detail =
+                        format!("more than {MATCHES_MAX} matches: ask for types or scopes");
                     return Err(Dropped::new(DropReason::TooLarge, detail));
                 }
                 Err(rule) => {
