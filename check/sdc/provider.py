@@ -1,6 +1,7 @@
 """An IEEE 11073 SDC provider (sdc11073) with three metrics and a waveform, for peer tests.
 
-Usage: provider.py ADDRESS SECONDS. Prints "ready EPR" when it answers, then one line per second.
+Usage: provider.py ADDRESS SECONDS [no-nagle]. Prints "ready EPR" when it answers, then one line per second. With
+`no-nagle` its HTTP server sends the body of an answer at once, instead of when the client has acknowledged the head.
 """
 
 import decimal
@@ -10,6 +11,7 @@ import sys
 import time
 import uuid
 
+from sdc11073.httpserver.httprequesthandler import DispatchingRequestHandler
 from sdc11073.location import SdcLocation
 from sdc11073.mdib import ProviderMdib
 from sdc11073.provider import SdcProvider
@@ -56,6 +58,7 @@ def publish(mdib: ProviderMdib, sample: int, stretch_index: int) -> None:
 
 def main() -> None:
     address, seconds = sys.argv[1], float(sys.argv[2])
+    DispatchingRequestHandler.disable_nagle_algorithm = sys.argv[3:] == ["no-nagle"]
     discovery = WSDiscovery(address)
     discovery.start()
     mdib = ProviderMdib.from_mdib_file(str(pathlib.Path(__file__).parent / "mdib.xml"))

@@ -92,9 +92,13 @@ impl Default for HostOptions {
             unicast: Retransmission::default(),
             server: ServerLimits {
                 body_bytes: 256 << 10,
+                exi: true,
                 ..ServerLimits::default()
             },
-            client: ClientLimits::default(),
+            client: ClientLimits {
+                exi: true,
+                ..ClientLimits::default()
+            },
             eventing: SourceConfig::default(),
             metadata_version: 1,
             interfaces_period: Duration::from_secs(10),
@@ -318,6 +322,7 @@ impl Builder {
         let local_address = limits.local_address.or(local_address);
         Client::new(ClientLimits {
             local_address,
+            exi: limits.exi && self.options.signing.is_none(),
             ..limits
         })
     }
