@@ -86,7 +86,8 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<(), Error> {
                 loads: loads?,
             };
             match *stack {
-                "chappe" => runtime()?.block_on(calls.device()),
+                "chappe" => runtime()?.block_on(calls.device(false)),
+                "chappe-exi" => runtime()?.block_on(calls.device(true)),
                 "http" => runtime()?.block_on(calls.http()),
                 "tcp" => runtime()?.block_on(calls.tcp()),
                 _ => Err(unknown()),
@@ -242,11 +243,15 @@ impl Calls {
         }
     }
 
-    async fn device(&self) -> Result<(), Error> {
+    /// Calls the device; the messages are EXI from the second one on, or text.
+    async fn device(&self, exi: bool) -> Result<(), Error> {
         let own = route_source(self.address).map_err(Error::io("finding the own address"))?;
         let options = ClientOptions {
             selection: Selection::Addresses(vec![own]),
-            http: self.limits(),
+            http: ClientLimits {
+                exi,
+                ..self.limits()
+            },
             probe_period: None,
             liveness_period: None,
             ..ClientOptions::default()
@@ -279,7 +284,7 @@ impl Calls {
     /// The device's service, at the address that was given: a relay may be in front of it.
     async fn service(&self, client: &DeviceClient) -> Result<HostedService, Error> {
         let what = "describing the device";
-        let address = format!("http://{}/", self.address);
+        let address = format!("http://{}/device", self.address);
         let contact = Contact::parse(&address, 0).map_err(Error::failed(what))?;
         let found = client.search_by_http(&contact, &Search::default()).await;
         let found = found.map_err(Error::failed(what))?;

@@ -17,6 +17,14 @@ pub(super) struct Times {
     pub(super) round_trip_p99_us: f64,
 }
 
+/// What crosses a cable in a call, in both directions.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Frames {
+    pub(super) packets: f64,
+    /// With the heads of Ethernet, IP and TCP.
+    pub(super) bytes: f64,
+}
+
 /// A stack with one load at one place, and its floors.
 #[derive(Debug, Clone)]
 pub(super) struct Measured {
@@ -26,8 +34,8 @@ pub(super) struct Measured {
     pub(super) connection: Connection,
     pub(super) load: Load,
     pub(super) bytes: Bytes,
-    /// Of a call in both directions, where they were counted.
-    pub(super) packets: Option<f64>,
+    /// Where they were counted.
+    pub(super) frames: Option<Frames>,
     pub(super) own: Times,
     pub(super) tcp: Times,
     pub(super) http: Times,
@@ -66,6 +74,9 @@ const TARGETS: [(Load, f64); 4] = [
 /// The largest round trip in those of bare HTTP, where that is more. Reason: no stack can be faster than HTTP alone.
 const HTTP_MOST: f64 = 1.5;
 
+/// The largest share of the bytes as EXI in those as text.
+const EXI_MOST: [(Load, f64); 2] = [(Load::Integers(1), 0.55), (Load::Integers(100), 0.3)];
+
 /// Adds table, figures, rows and targets.
 pub(super) fn write(measured: &[Measured], report: &mut Report) {
     report.tables.insert("calls".to_owned(), table(measured));
@@ -73,16 +84,15 @@ pub(super) fn write(measured: &[Measured], report: &mut Report) {
         row(one, report);
     }
     figures(measured, report);
-    if measured.iter().any(|one| one.cable.is_none()) {
-        targets(measured, report);
-    }
+    targets(measured, report);
+    exi_targets(measured, report);
 }
 
 fn row(one: &Measured, report: &mut Report) {
     let (stack, kind, load) = (one.stack.name(), one.connection.name(), one.load);
     let name = format!("{stack}, {kind}, {load}, {}", one.place);
-    let packets = match one.packets {
-        Some(packets) => format!(", {packets:.1} packets"),
+    let packets = match one.frames {
+        Some(frames) => format!(", {:.1} packets", frames.packets),
         None => String::new(),
     };
     let note = format!(
@@ -97,11 +107,13 @@ fn row(one: &Measured, report: &mut Report) {
 }
 
 fn table(measured: &[Measured]) -> String {
-    let mut csv = "place,stack,connection,load,count,request_bytes,answer_bytes,packets,one_way_us,round_trip_us,\
+    let mut csv = "place,stack,connection,load,count,request_bytes,answer_bytes,packets,cable_bytes,one_way_us,round_trip_us,\
                    round_trip_p99_us,tcp_one_way_us,tcp_us,http_us,share_above_tcp,share_above_http\n"
         .to_owned();
     for one in measured {
-        let packets = one.packets.map(|packets| format!("{packets:.1}"));
+        let frames = one
+            .frames
+            .map(|frames| format!("{:.1},{:.0}", frames.packets, frames.bytes));
         let _ = writeln!(
             csv,
             "\"{}\",{},{},{},{},{},{},{},{:.2},{:.2},{:.2},{:.2},{:.2},{:.2},{:.4},{:.4}",
@@ -112,7 +124,7 @@ fn table(measured: &[Measured]) -> String {
             one.load.count(),
             one.bytes.whole.question,
             one.bytes.whole.answer,
-            packets.unwrap_or_default(),
+            frames.unwrap_or_else(|| ",".to_owned()),
             one.own.one_way_us,
             one.own.round_trip_us,
             one.own.round_trip_p99_us,
@@ -239,6 +251,38 @@ fn targets(measured: &[Measured], report: &mut Report) {
     }
 }
 
+/// The bytes of a call as EXI in those as text, heads of HTTP included, and on a slow network the time in bytes.
+fn exi_targets(measured: &[Measured], report: &mut Report) {
+    let is_kept = |one: &&Measured| one.connection == Connection::Kept;
+    for exi in measured.iter().filter(is_kept) {
+        let is_text = |one: &&Measured| {
+            let is_same = one.load == exi.load && one.place == exi.place;
+            is_same && one.stack == Stack::Chappe && one.connection == Connection::Kept
+        };
+        let text = measured.iter().find(is_text);
+        let (Stack::ChappeExi, Some(text)) = (exi.stack, text) else {
+            continue;
+        };
+        let bytes = |one: &Measured| (one.bytes.whole.question + one.bytes.whole.answer) as f64;
+        let most = EXI_MOST.iter().find(|(load, _)| *load == exi.load);
+        if let (Some((load, most)), None) = (most, exi.cable) {
+            let name = format!("bytes of {load} as EXI");
+            let reference = Reference::new("text", bytes(text));
+            report.target(name, (bytes(exi), "B"), reference, Limit::AtMost(*most));
+        }
+        let is_slow = exi.cable.is_some_and(|cable| cable.rate_kbit.is_some());
+        if let (true, Some(coded), Some(plain)) = (is_slow, exi.frames, text.frames) {
+            let expected = text.own.round_trip_us * coded.bytes / plain.bytes;
+            let measured = (exi.own.round_trip_us, "us");
+            for limit in [Limit::AtLeast(0.9), Limit::AtMost(1.1)] {
+                let name = format!("round trip of {} as EXI, {}", exi.load, exi.place);
+                let reference = Reference::new("that of text by bytes", expected);
+                report.target(name, measured, reference, limit);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -264,7 +308,7 @@ mod tests {
                 whole: sizes,
                 bodies: sizes,
             },
-            packets: None,
+            frames: None,
             own: times(round_trip_us),
             tcp: times(5.0),
             http: times(9.0),

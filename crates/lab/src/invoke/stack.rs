@@ -17,8 +17,10 @@ pub(super) enum Stack {
     Tcp,
     /// The same bodies over HTTP, with the client and server that our SOAP uses.
     Http,
-    /// The typed library at both ends, with all headers of WS-Addressing.
+    /// The typed library at both ends, with all headers of WS-Addressing, as text.
     Chappe,
+    /// The same as EXI.
+    ChappeExi,
     /// gSOAP at both ends, without WS-Addressing.
     Gsoap,
     /// gSOAP at both ends, with its plugin for WS-Addressing.
@@ -29,14 +31,20 @@ pub(super) enum Stack {
 
 impl Stack {
     /// All that call by SOAP.
-    pub(super) const SOAP: [Self; 4] =
-        [Self::Chappe, Self::Gsoap, Self::GsoapAddressing, Self::Zeep];
+    pub(super) const SOAP: [Self; 5] = [
+        Self::Chappe,
+        Self::ChappeExi,
+        Self::Gsoap,
+        Self::GsoapAddressing,
+        Self::Zeep,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
             Self::Http => "http",
             Self::Chappe => "chappe",
+            Self::ChappeExi => "chappe-exi",
             Self::Gsoap => "gsoap",
             Self::GsoapAddressing => "gsoap-addressing",
             Self::Zeep => "zeep",
@@ -46,7 +54,7 @@ impl Stack {
     /// The stack that answers.
     pub(super) fn server(self) -> Self {
         match self {
-            Self::Zeep => Self::Chappe,
+            Self::ChappeExi | Self::Zeep => Self::Chappe,
             stack => stack,
         }
     }
@@ -95,7 +103,7 @@ impl Peers {
         match stack {
             Stack::Gsoap | Stack::GsoapAddressing => self.gsoap.as_ref().err(),
             Stack::Zeep => self.zeep.as_ref().err(),
-            Stack::Tcp | Stack::Http | Stack::Chappe => None,
+            Stack::Tcp | Stack::Http | Stack::Chappe | Stack::ChappeExi => None,
         }
         .map(String::as_str)
     }
@@ -104,7 +112,7 @@ impl Peers {
     fn command(&self, stack: Stack, words: &[&str]) -> Result<Command, Error> {
         let missing = |reason: &String| Error::Failed(format!("{}: {reason}", stack.name()));
         let programs = match stack {
-            Stack::Tcp | Stack::Http | Stack::Chappe => {
+            Stack::Tcp | Stack::Http | Stack::Chappe | Stack::ChappeExi => {
                 let mut own = vec![words[0], stack.name()];
                 own.extend(&words[1..]);
                 return command(&own);
