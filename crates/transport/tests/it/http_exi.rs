@@ -70,7 +70,8 @@ async fn the_first_message_is_text_and_the_next_are_exi() {
     for _ in 0..3 {
         let sent = envelope("urn:x/Ask");
         let answer = client.exchange_soap(&to, &sent).await.unwrap().unwrap();
-        assert_eq!(answer.body, sent.body);
+        // Their parent has the declarations that the text needs.
+        assert_eq!(answer.body[0].children, sent.body[0].children);
     }
     let exi = Some("exi".to_owned());
     assert_eq!(*seen.lock().unwrap(), [None, exi.clone(), exi]);
