@@ -119,9 +119,13 @@ impl Default for ClientOptions {
             dialects: Dialect::ALL.to_vec(),
             proxies: Vec::new(),
             policy: AddressPolicy::default(),
-            http: ClientLimits::default(),
+            http: ClientLimits {
+                exi: true,
+                ..ClientLimits::default()
+            },
             notifications: ServerLimits {
                 requests: ServerLimits::default().connections,
+                exi: true,
                 ..ServerLimits::default()
             },
             description_bytes: 64 << 20,
@@ -205,7 +209,10 @@ impl DeviceClient {
     ///
     /// # Errors
     /// No interface matches, or none can be used to listen.
-    pub fn start(options: ClientOptions, drops: Drops) -> Result<Self, Error> {
+    pub fn start(mut options: ClientOptions, drops: Drops) -> Result<Self, Error> {
+        // A signature covers the text as it was written.
+        options.http.exi &= options.signing.is_none();
+        options.notifications.exi &= options.event_signing.is_none();
         let interfaces = options.selection.resolve()?;
         let listen = |source| Error::Listen { at: None, source };
         let seed = chappe_transport::seed_number().map_err(listen)?;

@@ -123,9 +123,13 @@ impl Default for HostOptions {
             unicast: Retransmission::default(),
             server: ServerLimits {
                 body_bytes: 256 << 10,
+                exi: true,
                 ..ServerLimits::default()
             },
-            client: ClientLimits::default(),
+            client: ClientLimits {
+                exi: true,
+                ..ClientLimits::default()
+            },
             eventing: SourceConfig::default(),
             metadata_version: 1,
             interfaces_period: Duration::from_secs(10),
@@ -350,6 +354,7 @@ impl Builder {
         let local_address = limits.local_address.or(local_address);
         let limits = ClientLimits {
             local_address,
+            exi: limits.exi && self.options.signing.is_none(),
             ..limits
         };
         Client::to_sinks(limits, self.options.tls.as_ref())

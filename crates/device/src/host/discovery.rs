@@ -86,7 +86,9 @@ fn server(shared: &Arc<Shared>, address: IpAddr, zone: u32) -> std::io::Result<S
             }
         }
     };
-    let limits = shared.options.server.clone();
+    let mut limits = shared.options.server.clone();
+    // A signature covers the text as it was written.
+    limits.exi &= shared.options.signing.is_none();
     let security = shared.options.tls.as_ref();
     Server::bind_secured(at, limits, security, shared.drops.clone(), handler)
 }
