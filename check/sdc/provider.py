@@ -1,7 +1,8 @@
 """An IEEE 11073 SDC provider (sdc11073) with three metrics and a waveform, for peer tests.
 
-Usage: provider.py ADDRESS SECONDS [ENDPOINT CERTIFICATE KEY AUTHORITY]. Prints "ready EPR" when it answers. With a
-certificate it has https alone, and demands certificates that the authority has signed.
+Usage: provider.py ADDRESS SECONDS [no-nagle | ENDPOINT CERTIFICATE KEY AUTHORITY]. Prints "ready EPR" when it answers, then
+one line per second. With `no-nagle` its HTTP server sends the body of an answer at once, instead of when the client has
+acknowledged the head. With a certificate it has https alone, and demands certificates that the authority has signed.
 """
 
 import decimal
@@ -12,6 +13,7 @@ import time
 import uuid
 
 from sdc11073.certloader import mk_ssl_contexts
+from sdc11073.httpserver.httprequesthandler import DispatchingRequestHandler
 from sdc11073.location import SdcLocation
 from sdc11073.mdib import ProviderMdib
 from sdc11073.provider import SdcProvider
@@ -58,8 +60,9 @@ def publish(mdib: ProviderMdib, sample: int, stretch_index: int) -> None:
 
 def main() -> None:
     address, seconds = sys.argv[1], float(sys.argv[2])
+    DispatchingRequestHandler.disable_nagle_algorithm = sys.argv[3:] == ["no-nagle"]
     endpoint, contexts = str(uuid.uuid4()), None
-    if len(sys.argv) > 3:
+    if len(sys.argv) > 4:
         endpoint = sys.argv[3]
         certificate, key, authority = map(pathlib.Path, sys.argv[4:7])
         contexts = mk_ssl_contexts(key, certificate, authority)

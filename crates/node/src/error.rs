@@ -128,6 +128,14 @@ pub enum StartError {
         /// How to repair it.
         hint: Option<String>,
     },
+    /// The node cannot be a discovery proxy.
+    #[error("cannot start discovery.proxy: {reason}")]
+    DiscoveryProxy {
+        /// The cause.
+        reason: String,
+        /// How to repair it.
+        hint: Option<String>,
+    },
     /// The node cannot listen on an address of the exchange.
     #[error("{key}: {source}")]
     Exchange {
@@ -181,7 +189,8 @@ impl StartError {
             Self::Tls(error) | Self::DeviceTls(error) => error.hint(),
             Self::Link { hint, .. }
             | Self::Dds { hint, .. }
-            | Self::Kad { hint, .. } => hint.clone(),
+            | Self::Kad { hint, .. }
+            | Self::DiscoveryProxy { hint, .. } => hint.clone(),
             Self::Signatures(error) => error.hint(),
             Self::Devices { .. } => {
                 Some("correct it, or remove it and run `chappe device exclude` again".to_owned())

@@ -130,6 +130,7 @@ impl Node {
             exporters: Exporters::default(),
             exchange: OnceLock::new(),
             kad: OnceLock::new(),
+            discovery_proxy: OnceLock::new(),
             #[cfg(feature = "dds")]
             topics,
             drain: draining.clone(),
@@ -169,6 +170,7 @@ impl Node {
         crate::written::register(&app).await;
         crate::links::start(&app, sockets).await?;
         crate::kad::start(&app)?;
+        crate::discovery_proxy::start(&app)?;
         #[cfg(feature = "dds")]
         crate::dds::notify_fragment_memory(&app);
         let mut tasks = JoinSet::new();
@@ -190,6 +192,7 @@ impl Node {
         }
         tasks.spawn(crate::links::watch_accounts(app.clone()));
         tasks.spawn(crate::kad::run(app.clone()));
+        tasks.spawn(crate::discovery_proxy::run(app.clone()));
         if app.config.kad.publish {
             tasks.spawn(crate::kad::publish(app.clone()));
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use chappe_device::client::{ClientOptions, ClientTree, Description, Found, Search, Seen, Way};
 use chappe_device::{DeviceClient, Error, Selection};
 use chappe_dpws::Dialect;
+use chappe_dpws::discovery::MatchRule;
 use chappe_soap::udp::DISCOVERY_PORT;
 use chappe_transport::Drops;
 use chappe_transport::http::Security;
@@ -58,6 +59,7 @@ impl Session {
             tls: Some(tls),
             plain,
             selection,
+            proxies: network.proxies.clone(),
             probe_period: None,
             liveness_period: None,
             tree,
@@ -78,7 +80,7 @@ impl Session {
     pub(crate) async fn search(
         &self,
         types: Vec<Name>,
-        scopes: Vec<String>,
+        (scopes, match_by): (Vec<String>, MatchRule),
         wanted: impl Fn(&Found) -> bool,
         mut take: impl FnMut(Answer) -> bool,
     ) -> Result<Vec<String>, Failure> {
@@ -86,6 +88,7 @@ impl Session {
         let search = Search {
             types,
             scopes,
+            match_by,
             timeout: self.network.timeout,
         };
         let mut matched = self.search_by_http(&search).await;
@@ -187,7 +190,7 @@ impl Session {
         let mut others = Vec::new();
         let mut unread = None;
         let wanted = |found: &Found| !by_endpoint || found.endpoint == name;
-        self.search(Vec::new(), Vec::new(), wanted, |answer| {
+        self.search(Vec::new(), Default::default(), wanted, |answer| {
             match answer.description {
                 Ok(description) if by_endpoint || has_name(&description, name) => {
                     chosen = Some(Ok(description));
@@ -212,6 +215,26 @@ impl Session {
             None => Err(Failure::new(format!("no device {name:?} found"))
                 .hint(format!("devices: {}", others.join(", ")))),
         }
+    }
+
+    /// The device with this endpoint or name, as discovery found it. By its endpoint it is found even if it cannot
+    /// be described.
+    pub(crate) async fn found(&self, name: &str) -> Result<Found, Failure> {
+        let by_endpoint = name.contains(':') && !name.contains(' ');
+        let mut chosen = None;
+        let wanted = |found: &Found| !by_endpoint || found.endpoint == name;
+        self.search(Vec::new(), Default::default(), wanted, |answer| {
+            let named = |description: &Box<Description>| has_name(description, name);
+            if by_endpoint || answer.description.as_ref().is_ok_and(named) {
+                chosen = Some(answer.found);
+            }
+            chosen.is_none()
+        })
+        .await?;
+        chosen.ok_or_else(|| {
+            let failure = Failure::new(format!("no device {name:?} found"));
+            failure.hint("find out why: chappe doctor")
+        })
     }
 
     /// Ends subscriptions and sockets.

@@ -11,6 +11,7 @@ mod learning;
 mod liveness;
 mod posted;
 mod presence;
+mod proxies;
 mod secured;
 mod subscription;
 mod table;
@@ -23,8 +24,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use chappe_dpws::discovery as machine;
 use chappe_dpws::discovery::client::{Command, Config};
+use chappe_dpws::discovery::{self as machine, MatchRule};
 use chappe_dpws::{Dialect, exchange};
 use chappe_identity::{AddressPolicy, CertificateName, Contact};
 use chappe_soap::{EndpointReference, Envelope};
@@ -45,6 +46,7 @@ pub use discovery::Discovery;
 pub(crate) use discovery::{drop_hint, is_ordinary_drop};
 pub use found::{Found, Seen, Way};
 pub use presence::Presence;
+pub use proxies::ProxyUse;
 pub use subscription::{Delivery, Notification, Subscription};
 use table::Table;
 pub use tree::{ClientTree, TreeCounts};
@@ -62,6 +64,10 @@ pub struct ClientOptions {
     pub selection: Selection,
     /// The dialects of its searches. Default: both.
     pub dialects: Vec<Dialect>,
+    /// Discovery proxies that are asked instead of the multicast groups while one of them answers. They may name
+    /// devices at any address but this host's. Default none. Proxies that announce themselves are asked in
+    /// addition to the groups.
+    pub proxies: Vec<Contact>,
     /// The addresses that a device may name. Default: its own only.
     pub policy: AddressPolicy,
     /// Limits of its requests.
@@ -111,10 +117,15 @@ impl Default for ClientOptions {
         Self {
             selection: Selection::default(),
             dialects: Dialect::ALL.to_vec(),
+            proxies: Vec::new(),
             policy: AddressPolicy::default(),
-            http: ClientLimits::default(),
+            http: ClientLimits {
+                exi: true,
+                ..ClientLimits::default()
+            },
             notifications: ServerLimits {
                 requests: ServerLimits::default().connections,
+                exi: true,
                 ..ServerLimits::default()
             },
             description_bytes: 64 << 20,
@@ -138,8 +149,11 @@ impl Default for ClientOptions {
 pub struct Search {
     /// All of these types; an empty list matches everything. Names of DPWS are translated to each dialect.
     pub types: Vec<Name>,
-    /// All of these scopes, by the default rule (prefix of path segments).
+    /// All of these scopes.
     pub scopes: Vec<String>,
+    /// The rule by which scopes match; the default compares prefixes of path segments. A dialect without
+    /// the rule is not asked.
+    pub match_by: MatchRule,
     /// Time for which answers are accepted. Default 3 s: devices may wait 2.5 s before they answer.
     pub timeout: Duration,
 }
@@ -149,6 +163,7 @@ impl Default for Search {
         Self {
             types: Vec::new(),
             scopes: Vec::new(),
+            match_by: MatchRule::default(),
             timeout: Duration::from_secs(3),
         }
     }
@@ -168,6 +183,7 @@ struct Shared {
     random: Mutex<fastrand::Rng>,
     sinks: Mutex<subscription::Sinks>,
     probes: AtomicU64,
+    proxies: proxies::Proxies,
     tree_counters: tree::Counters,
     /// Turns of the addresses whose devices are being described.
     turns: turns::Turns,
@@ -193,7 +209,10 @@ impl DeviceClient {
     ///
     /// # Errors
     /// No interface matches, or none can be used to listen.
-    pub fn start(options: ClientOptions, drops: Drops) -> Result<Self, Error> {
+    pub fn start(mut options: ClientOptions, drops: Drops) -> Result<Self, Error> {
+        // A signature covers the text as it was written.
+        options.http.exi &= options.signing.is_none();
+        options.notifications.exi &= options.event_signing.is_none();
         let interfaces = options.selection.resolve()?;
         let listen = |source| Error::Listen { at: None, source };
         let seed = chappe_transport::seed_number().map_err(listen)?;
@@ -215,7 +234,9 @@ impl DeviceClient {
         tasks.spawn(async {
             running.await;
         });
+        let (proxies, checks) = proxies::Proxies::new(&options.proxies);
         let shared = Arc::new(Shared {
+            proxies,
             http: Client::to_devices(options.http.clone(), options.tls.as_ref()),
             small: Client::to_devices(
                 ClientLimits {
@@ -239,6 +260,7 @@ impl DeviceClient {
         });
         tasks.spawn(discovery::listen(Arc::clone(&shared), events));
         tasks.spawn(discovery::watch_interfaces(Arc::clone(&shared)));
+        tasks.spawn(proxies::run(Arc::clone(&shared), checks));
         if let Some(period) = shared.options.probe_period {
             tasks.spawn(discovery::probe_regularly(Arc::clone(&shared), period));
         }
@@ -281,6 +303,7 @@ impl DeviceClient {
             to,
             types: search.types.clone(),
             scopes: search.scopes.iter().cloned().map(Into::into).collect(),
+            match_by: search.match_by,
             timeout: search.timeout,
         };
         self.shared.command(command).await?;
@@ -301,16 +324,31 @@ impl DeviceClient {
         directed::search(&self.shared, contact, search).await
     }
 
-    /// Resolves an endpoint by multicast; the answer arrives as [`Seen::Found`] or [`Seen::Changed`].
+    /// The discovery proxies that it uses.
+    #[must_use]
+    pub fn proxies(&self) -> Vec<ProxyUse> {
+        self.shared.proxies.all()
+    }
+
+    /// Verifies a Bye that was heard otherwise than by this client: if the device no longer listens, it is
+    /// removed and reported as [`Seen::Gone`].
+    pub async fn verify_bye(&self, endpoint: &str, from: SocketAddr) {
+        if self.shared.table().contains_key(endpoint) {
+            liveness::confirm_bye(&self.shared, endpoint, from).await;
+        }
+    }
+
+    /// Resolves an endpoint by multicast, and at discovery proxies; the answer arrives as [`Seen::Found`] or [`Seen::Changed`].
     ///
     /// # Errors
     /// The client is closed.
     pub async fn resolve(&self, endpoint: &str) -> Result<(), Error> {
+        self.shared.resolve_by_proxies(endpoint);
         let endpoint = endpoint.to_owned().into();
         self.shared.command(Command::Resolve { endpoint }).await
     }
 
-    /// Adds a device found by other means than WS-Discovery to the same list; news arrive as
+    /// Adds a device found by other means than datagrams of WS-Discovery to the same list; news arrive as
     /// [`Seen::Found`] or [`Seen::Changed`]. While a device listens at its known address, no other
     /// address is accepted for it.
     pub async fn learn(&self, found: Found) {

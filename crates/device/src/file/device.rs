@@ -33,6 +33,11 @@ pub struct FileDevice {
 }
 
 impl FileDevice {
+    #[cfg(feature = "tools")]
+    pub(crate) const fn new(host: Arc<DeviceHost>, replays: JoinSet<()>) -> Self {
+        Self { host, replays }
+    }
+
     /// Its host.
     #[must_use]
     pub fn host(&self) -> &DeviceHost {

@@ -25,7 +25,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::serving::{HostState, Serving};
-use super::{Announced, DeviceHost, HostTree, Shared, discovery, serving, tree};
+use super::{Announced, DeviceHost, HostTree, ProxyAddress, Shared};
+use super::{discovery, proxies, serving, tree};
 use crate::{Error, Selection};
 
 /// Inputs queued for the machine.
@@ -56,6 +57,8 @@ pub struct HostOptions {
     /// The dialects in which the device is announced and found. Default the 2009 dialect; requests by HTTP
     /// are answered in theirs.
     pub dialects: Vec<Dialect>,
+    /// Discovery proxies at which the device registers, in addition to its announcements to the groups.
+    pub proxies: Vec<ProxyAddress>,
     /// Repetition of messages to the multicast group.
     pub multicast: Retransmission,
     /// Repetition of answers to one host.
@@ -115,13 +118,18 @@ impl Default for HostOptions {
             policy: AddressPolicy::default(),
             app_max_delay: Duration::from_millis(2_500),
             dialects: vec![Dialect::V2009],
+            proxies: Vec::new(),
             multicast: Retransmission::default(),
             unicast: Retransmission::default(),
             server: ServerLimits {
                 body_bytes: 256 << 10,
+                exi: true,
                 ..ServerLimits::default()
             },
-            client: ClientLimits::default(),
+            client: ClientLimits {
+                exi: true,
+                ..ClientLimits::default()
+            },
             eventing: SourceConfig::default(),
             metadata_version: 1,
             interfaces_period: Duration::from_secs(10),
@@ -346,6 +354,7 @@ impl Builder {
         let local_address = limits.local_address.or(local_address);
         let limits = ClientLimits {
             local_address,
+            exi: limits.exi && self.options.signing.is_none(),
             ..limits
         };
         Client::to_sinks(limits, self.options.tls.as_ref())
@@ -393,6 +402,8 @@ impl Builder {
             app_max_delay: self.options.app_max_delay,
             multicast: self.options.multicast,
             unicast: self.options.unicast,
+            proxies: proxies::by_udp(&self.options.proxies),
+            announces_by_http: !proxies::by_http(&self.options.proxies).is_empty(),
             ..Config::new(self.endpoint.clone(), self.instance_id, seed)
         }
     }
@@ -414,7 +425,7 @@ pub(super) fn all_types(types: &[Name]) -> Vec<Name> {
 ///
 /// Quarters of a second since 2020, until 2054: a supervisor may restart a device within the same second.
 /// Starts in one process increase regardless of the clock.
-fn instance_id() -> u32 {
+pub(crate) fn instance_id() -> u32 {
     const FROM: Duration = Duration::from_secs(1_577_836_800);
     static LAST: AtomicU32 = AtomicU32::new(0);
     let since = SystemTime::now().duration_since(UNIX_EPOCH);

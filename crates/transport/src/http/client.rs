@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout};
 use super::body::{self, BodyError};
 use super::connection::Stream;
 use super::security::{Connect, Security};
-use super::{Answer, ClientLimits, Error};
+use super::{Answer, ClientLimits, Error, exi};
 use crate::{Parsers, tls};
 
 type Sender = SendRequest<Full<Bytes>>;
@@ -44,7 +44,13 @@ struct Inner {
     tls: Option<Arc<dyn Connect>>,
     parsers: Parsers,
     idle: Mutex<HashMap<Place, Vec<(Instant, Sender)>>>,
+    /// Peers that accept EXI, and those that refused it all the same.
+    exi: Mutex<HashMap<SocketAddr, bool>>,
 }
+
+/// Peers whose acceptance of EXI is remembered; then all are forgotten. Reason: devices of a large network, about 50
+/// bytes each.
+const EXI_PEERS_MAX: usize = 4_096;
 
 /// The destination of a connection, with or without TLS, and what its certificate has proven.
 type Place = (SocketAddr, Scheme, Proof);
@@ -80,6 +86,7 @@ impl Client {
             tls,
             parsers: Parsers::default(),
             idle: Mutex::default(),
+            exi: Mutex::default(),
         }))
     }
 
@@ -137,7 +144,7 @@ impl Client {
             .method(method)
             .uri(contact.path.as_str())
             .header(HOST, host(contact))
-            .header(ACCEPT_ENCODING, HeaderValue::from_static("gzip"))
+            .header(ACCEPT_ENCODING, self.accepted())
             .body(Full::new(body))?;
         request.headers_mut().extend(headers);
         let (response, sender) = self.exchange(&place, request).await?;
@@ -145,6 +152,7 @@ impl Client {
         let (parts, incoming) = response.into_parts();
         let reader = body::Reader {
             bound: limits.body_bytes,
+            exi: limits.exi,
             parsers: &self.0.parsers,
             room: None,
         };
@@ -160,11 +168,47 @@ impl Client {
             BodyError::Broken(source) => broken(peer, source),
         })?;
         self.keep(place, sender);
+        if limits.exi && exi::is_accepted(&parts.headers) {
+            self.note_exi(peer, true);
+        }
         Ok(Answer {
             status: parts.status,
             headers: parts.headers,
             body,
         })
+    }
+
+    /// The content codings of answers.
+    fn accepted(&self) -> HeaderValue {
+        match self.0.limits.exi {
+            true => exi::ACCEPTED,
+            false => HeaderValue::from_static("gzip"),
+        }
+    }
+
+    /// Whether the peer said that it accepts EXI, and has not refused any.
+    pub(super) fn accepts_exi(&self, peer: SocketAddr) -> bool {
+        self.exi().get(&peer).copied().unwrap_or(false)
+    }
+
+    /// The peer refused EXI: it gets text.
+    pub(super) fn refuses_exi(&self, peer: SocketAddr) {
+        self.note_exi(peer, false);
+    }
+
+    /// A refusal stands, whatever the peer says that it accepts: otherwise each message might be sent twice.
+    fn note_exi(&self, peer: SocketAddr, accepts: bool) {
+        let mut peers = self.exi();
+        if peers.len() >= EXI_PEERS_MAX && !peers.contains_key(&peer) {
+            peers.clear();
+        }
+        let noted = peers.entry(peer).or_insert(accepts);
+        *noted &= accepts;
+    }
+
+    fn exi(&self) -> MutexGuard<'_, HashMap<SocketAddr, bool>> {
+        // Every change is one step.
+        self.0.exi.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Closes idle connections.

@@ -10,6 +10,7 @@ mod body;
 mod client;
 mod connection;
 mod error;
+mod exi;
 mod limits;
 mod message;
 mod places;

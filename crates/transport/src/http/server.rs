@@ -13,7 +13,7 @@ use bytes::Bytes;
 use chappe_identity::Scheme;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
+use hyper::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, StatusCode};
@@ -26,7 +26,7 @@ use super::body::{self, BodyError};
 use super::connection::{Counted, Stream};
 use super::room::{Room, RoomPermit};
 use super::security::{Accept, Security};
-use super::{Crowd, Place, Places, Request, Response, ServerLimits, Taking};
+use super::{Crowd, Place, Places, Request, Response, ServerLimits, Taking, exi};
 use crate::{Drops, Hop, Parsers, tls};
 
 /// The pause after the system fails to provide a connection (no file descriptors, no memory).
@@ -411,7 +411,11 @@ async fn answer<H: Handler>(
     local: SocketAddr,
 ) -> hyper::Response<Full<Bytes>> {
     let head = request.method() == Method::HEAD;
-    let response = match handled(slot, request, peer, local).await {
+    let exi = slot.shared.limits.exi.then(|| {
+        let headers = request.headers();
+        (exi::is_accepted(headers), exi::is_coded(headers))
+    });
+    let mut response = match handled(slot, request, peer, local).await {
         Ok(response) => response,
         Err(refusal) => {
             slot.shared.refuse(refusal.reason, peer, refusal.detail);
@@ -420,6 +424,15 @@ async fn answer<H: Handler>(
             Response::empty(refusal.status).with_header(CONNECTION, close)
         }
     };
+    if let Some((is_accepted, is_coded)) = exi {
+        if is_accepted {
+            response = coded(&slot.shared.parsers, response).await;
+        }
+        // A client that sends it knows.
+        if !is_coded || response.status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+            response = response.with_header(ACCEPT_ENCODING, exi::ACCEPTED);
+        }
+    }
     let length = response.body.len();
     let body = if head { Bytes::new() } else { response.body };
     let mut written = hyper::Response::new(Full::new(body));
@@ -429,6 +442,13 @@ async fn answer<H: Handler>(
         written.headers_mut().insert(CONTENT_LENGTH, length.into());
     }
     written
+}
+
+/// The response as EXI, where it is a message and gets shorter.
+async fn coded(parsers: &Parsers, response: Response) -> Response {
+    let (bytes, text) = (response.body.len(), response.clone());
+    let coded = parsers.run_if_large(bytes, move || exi::coded(text)).await;
+    coded.unwrap_or(response)
 }
 
 async fn handled<H: Handler>(
@@ -483,6 +503,7 @@ async fn read_body<H>(
     let limits = &shared.limits;
     let reader = body::Reader {
         bound: limits.body_bytes,
+        exi: limits.exi,
         parsers: &shared.parsers,
         room: Some((&shared.room, peer)),
     };
@@ -497,7 +518,7 @@ async fn read_body<H>(
         Ok(Err(BodyError::Encoding)) => (
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "unreadable content encoding",
-            "neither plain nor valid gzip".to_owned(),
+            "neither plain nor a valid coding".to_owned(),
         ),
         Ok(Err(BodyError::Broken(error))) => (
             StatusCode::BAD_REQUEST,
