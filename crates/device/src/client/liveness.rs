@@ -73,7 +73,8 @@ fn classify(error: &io::Error) -> ProbeResult {
 pub(super) fn contact_of(shared: &Shared, endpoint: &str) -> Option<Contact> {
     let table = shared.table();
     let entry = table.get(endpoint)?;
-    let allowed = |xaddr: &String| shared.options.policy.check(xaddr, entry.found.from).ok();
+    let (known, policy) = (&shared.known, &shared.options.policy);
+    let allowed = |xaddr: &String| known.check(policy, xaddr, entry.found.from).ok();
     let announced = || entry.found.xaddrs.iter().find_map(allowed);
     entry.contact.clone().or_else(announced)
 }

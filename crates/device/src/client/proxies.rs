@@ -293,11 +293,17 @@ impl Shared {
     pub(super) async fn hear_proxy(self: &Arc<Self>, target: &Target, from: SocketAddr) {
         let policy = &self.options.policy;
         let mut contacts = target.xaddrs.iter();
-        let contact = contacts.find_map(|xaddr| policy.check(xaddr, from).ok());
+        let is_plain = |contact: &Contact| contact.scheme == Scheme::Http;
+        let mut contact = contacts
+            .find_map(|xaddr| policy.check(xaddr, from).ok())
+            .filter(|contact| self.options.plain || !is_plain(contact));
+        if let Some(contact) = &mut contact {
+            contact.proof.endpoint = Some(target.endpoint.address.to_string());
+        }
         let Some(contact) = contact.filter(|contact| self.proxies.hear(contact)) else {
             return;
         };
-        let is_secure = contact.scheme == Scheme::Https;
+        let is_secure = !is_plain(&contact);
         let shared = Arc::clone(self);
         tokio::spawn(async move {
             let one = ProxyUse {
