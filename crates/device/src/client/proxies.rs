@@ -294,12 +294,9 @@ impl Shared {
         let policy = &self.options.policy;
         let mut contacts = target.xaddrs.iter();
         let is_plain = |contact: &Contact| contact.scheme == Scheme::Http;
-        let mut contact = contacts
+        let contact = contacts
             .find_map(|xaddr| policy.check(xaddr, from).ok())
             .filter(|contact| self.options.plain || !is_plain(contact));
-        if let Some(contact) = &mut contact {
-            contact.proof.endpoint = Some(target.endpoint.address.to_string());
-        }
         let Some(contact) = contact.filter(|contact| self.proxies.hear(contact)) else {
             return;
         };
