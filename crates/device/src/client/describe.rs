@@ -91,6 +91,9 @@ async fn ask_addresses(shared: &Shared, found: &Found) -> Result<GetAnswer, Erro
     for contact in contacts(shared, found, &mut notes).await? {
         match get(shared, found, &contact, &mut notes).await {
             Ok((metadata, dialect, signer)) => {
+                if contact.scheme == Scheme::Https {
+                    shared.known.add(&contact);
+                }
                 return Ok(GetAnswer {
                     contact,
                     metadata,

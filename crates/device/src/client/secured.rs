@@ -53,7 +53,8 @@ impl Known {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, contact: &Contact) {
+    /// Remembers a device that has proven who it is, or one of its services.
+    pub(super) fn add(&self, contact: &Contact) {
         let mut tables = self.tables();
         if tables.names.len() >= KNOWN_MAX || tables.endpoints.len() >= KNOWN_MAX {
             *tables = Tables::default();
@@ -149,7 +150,10 @@ impl Shared {
                 if !announcer.endpoint.contains("://") {
                     contact.proof.endpoint = Some(announcer.endpoint.to_owned());
                 }
-                self.known.add(&contact);
+                // An announcement alone must not replace what is known of another device.
+                if announcer.is_secured {
+                    self.known.add(&contact);
+                }
                 Ok(contact)
             }
         }
