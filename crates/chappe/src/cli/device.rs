@@ -278,9 +278,14 @@ pub(crate) struct DeviceTls {
     #[arg(long, value_name = "PEM")]
     pub key: Option<PathBuf>,
     /// Accept only certificates for this usage (extended key usage); may be repeated.
-    #[arg(long = "usage", value_name = "OID", requires = "device_authorities")]
+    #[arg(
+        long = "usage",
+        value_name = "OID",
+        requires = "device_authorities",
+        hide_short_help = true
+    )]
     pub usages: Vec<Usage>,
     /// Accept certificates of the authorities whatever names they have.
-    #[arg(long, requires = "device_authorities")]
+    #[arg(long, requires = "device_authorities", hide_short_help = true)]
     pub any_name: bool,
 }
