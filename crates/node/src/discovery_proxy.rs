@@ -90,7 +90,7 @@ pub(crate) async fn watch(app: App, client: Arc<DeviceClient>) {
         let client = Arc::clone(&client);
         hints.spawn(async move {
             match one {
-                ProxyNews::Registered(found) => client.learn(found).await,
+                ProxyNews::Registered(found) => client.hear(found).await,
                 ProxyNews::Bye { endpoint, from } => client.verify_bye(&endpoint, from).await,
             }
         });
@@ -152,13 +152,19 @@ pub(crate) struct Asked {
 /// The status.
 pub(crate) fn status(app: &Shared) -> Status {
     let proxy = app.discovery_proxy.get();
-    let asked = app.devices.discovery_proxies().into_iter().map(|one| Asked {
-        address: one.contact.to_string(),
-        trusted: one.is_trusted,
-        answers: one.answers,
-    });
+    let asked = app
+        .devices
+        .discovery_proxies()
+        .into_iter()
+        .map(|one| Asked {
+            address: one.contact.to_string(),
+            trusted: one.is_trusted,
+            answers: one.answers,
+        });
     Status {
-        listening: proxy.and_then(DiscoveryProxy::address).map(|at| at.to_string()),
+        listening: proxy
+            .and_then(DiscoveryProxy::address)
+            .map(|at| at.to_string()),
         offered: proxy.map_or(0, |proxy| proxy.state().devices),
         asked: asked.collect(),
     }

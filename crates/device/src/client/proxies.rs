@@ -89,7 +89,11 @@ impl Proxies {
     /// A trusted proxy by its number in the machine, which counts trusted ones alone.
     fn trusted(&self, number: usize) -> Option<ProxyUse> {
         let known = self.known();
-        known.iter().filter(|one| one.is_trusted).nth(number).cloned()
+        known
+            .iter()
+            .filter(|one| one.is_trusted)
+            .nth(number)
+            .cloned()
     }
 
     fn update(&self, contact: &Contact, change: impl FnOnce(&mut ProxyUse)) {
@@ -141,7 +145,10 @@ pub(super) async fn run(shared: Arc<Shared>, inputs: Inputs) {
     let configured = shared.proxies.all().len();
     for _ in 0..configured {
         // The queue has room for them.
-        let _ = shared.proxies.inputs.try_send(Some(Input::Command(Add::Add)));
+        let _ = shared
+            .proxies
+            .inputs
+            .try_send(Some(Input::Command(Add::Add)));
     }
     let mut outputs = Outputs {
         shared,
@@ -168,7 +175,9 @@ impl OutputHandler<Managed> for Outputs {
                     return;
                 };
                 tracing::info!(proxy = %proxy.contact, "a discovery proxy answers");
-                shared.proxies.update(&proxy.contact, |one| one.answers = true);
+                shared
+                    .proxies
+                    .update(&proxy.contact, |one| one.answers = true);
                 self.tasks.spawn(async move {
                     ask(&shared, &proxy, &Search::default()).await;
                 });
@@ -176,12 +185,17 @@ impl OutputHandler<Managed> for Outputs {
             Output::Event(Event::Down { proxy }) => {
                 if let Some(proxy) = shared.proxies.trusted(proxy) {
                     tracing::warn!(proxy = %proxy.contact, "a discovery proxy no longer answers");
-                    shared.proxies.update(&proxy.contact, |one| one.answers = false);
+                    shared
+                        .proxies
+                        .update(&proxy.contact, |one| one.answers = false);
                 }
             }
             Output::Event(Event::Mode { is_managed }) => {
                 self.tasks.spawn(async move {
-                    let is_set = shared.command(Command::SetManaged(is_managed)).await.is_ok();
+                    let is_set = shared
+                        .command(Command::SetManaged(is_managed))
+                        .await
+                        .is_ok();
                     if is_set && !is_managed {
                         // Meanwhile devices came and left unheard.
                         let _ = shared.probe_everything().await;
@@ -216,7 +230,11 @@ async fn check(shared: &Arc<Shared>, proxy: usize) {
         // A fault is an answer, of a proxy of another dialect.
         Ok(Err(error)) => {
             if one.answers {
-                shared.note(Hop::Discovery, &one.contact.address.ip().to_string(), &error);
+                shared.note(
+                    Hop::Discovery,
+                    &one.contact.address.ip().to_string(),
+                    &error,
+                );
             }
             matches!(
                 error,
@@ -259,8 +277,12 @@ impl Shared {
                     if let Ok(Content::ResolveMatches(Some(target))) = asking.await
                         && *target.endpoint.address == *endpoint
                     {
-                        believe(&shared, &one, Found::new(&target, *dialect, one.contact.address))
-                            .await;
+                        believe(
+                            &shared,
+                            &one,
+                            Found::new(&target, *dialect, one.contact.address),
+                        )
+                        .await;
                     }
                 }
             });
@@ -304,7 +326,9 @@ async fn ask(shared: &Arc<Shared>, one: &ProxyUse, search: &Search) -> Option<Ha
         }
     }
     let matched = matched?;
-    shared.proxies.update(&one.contact, |one| one.answers = true);
+    shared
+        .proxies
+        .update(&one.contact, |one| one.answers = true);
     if is_complete {
         let before = {
             let named = shared.proxies.named.lock();
@@ -356,7 +380,10 @@ async fn believe(shared: &Arc<Shared>, one: &ProxyUse, found: Found) {
         way: Way::Proxy,
         ..found
     };
-    learning::learn(shared, found).await;
+    match one.is_trusted {
+        true => learning::learn(shared, found).await,
+        false => learning::hear(shared, found).await,
+    }
 }
 
 /// The address for which a trusted proxy vouches: the device's own. Loopback is this host for every proxy

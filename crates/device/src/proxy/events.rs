@@ -55,16 +55,18 @@ impl Subscribers {
     ) -> Result<Self, Error> {
         let (inputs, receive_inputs) = mpsc::channel(QUEUE_MAX);
         let replies = Arc::new(Replies::default());
-        let actions = Dialect::ALL.into_iter().flat_map(|dialect| {
-            ["Hello", "Bye"].map(|action| dialect.discovery_action(action))
-        });
+        let actions = Dialect::ALL
+            .into_iter()
+            .flat_map(|dialect| ["Hello", "Bye"].map(|action| dialect.discovery_action(action)));
         let config = SourceConfig {
             offers: vec![Offer {
                 path: PATH.into(),
                 actions: actions.collect(),
             }],
             manager_path: MANAGERS.into(),
-            filters: vec![FilterDialect::new(ALL_DIALECT, |_| Ok(Arc::new(|_, _| true)))],
+            filters: vec![FilterDialect::new(ALL_DIALECT, |_| {
+                Ok(Arc::new(|_, _| true))
+            })],
             queue_max: QUEUE_PER_SINK_MAX,
             utc_at_origin_ns: Some(crate::http::utc_at_origin_ns()),
             ..SourceConfig::default()

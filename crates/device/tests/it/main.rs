@@ -6,6 +6,7 @@ mod documents;
 mod learned;
 #[path = "../../../soap/tests/it/security/mutation.rs"]
 mod mutation;
+mod proxy;
 mod signed;
 mod slow_peers;
 mod strangers;

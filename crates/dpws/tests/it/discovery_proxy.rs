@@ -165,11 +165,7 @@ fn sent(outputs: &Outputs) -> Vec<(SocketAddr, Message, usize)> {
 fn devices_register_by_http_and_udp_and_are_found_in_their_dialect() {
     let mut site = Site::new(|_| {});
     assert_eq!(site.hello(host(1), "urn:a").status, 202);
-    site.datagram(
-        host(2),
-        false,
-        Content::Hello(target("urn:b", host(2))),
-    );
+    site.datagram(host(2), false, Content::Hello(target("urn:b", host(2))));
     let old = Target {
         types: vec![Dialect::V2005.device_type()],
         ..target("urn:old", host(3))
@@ -190,7 +186,10 @@ fn devices_register_by_http_and_udp_and_are_found_in_their_dialect() {
         ..Probe::default()
     };
     let own = site.matches(Dialect::V2005, proxies);
-    assert_eq!((&*own[0].endpoint.address, &*own[0].xaddrs[0]), (OWN, XADDR));
+    assert_eq!(
+        (&*own[0].endpoint.address, &*own[0].xaddrs[0]),
+        (OWN, XADDR)
+    );
 }
 
 #[test]
@@ -267,9 +266,7 @@ fn nobody_removes_or_redirects_what_another_registered() {
     // Bye of a stranger, and with a forged sender.
     assert_eq!(site.bye(host(66), None, "urn:a").status, 400);
     let forged = site.datagram(host(1), false, Content::Bye(only("urn:a")));
-    let is_hint = |output: &Output<_, Event>| {
-        matches!(output, Output::Event(Event::ByeHint { endpoint, .. }) if endpoint == "urn:a")
-    };
+    let is_hint = |output: &Output<_, Event>| matches!(output, Output::Event(Event::ByeHint { endpoint, .. }) if endpoint == "urn:a");
     assert!(forged.iter().any(is_hint), "the application may look");
     assert_eq!(site.offered(), ["urn:a"]);
     let offered = site.proxy.machine().offered("urn:a").cloned();
@@ -331,9 +328,7 @@ fn entries_end_and_no_sender_has_more_than_its_share() {
     site.pass(Duration::from_secs(400));
     assert_eq!(site.offered(), ["urn:kept"]);
     let outputs = site.pass(Duration::from_secs(400));
-    let is_absent = |output: &Output<_, Event>| {
-        matches!(output, Output::Event(Event::Absent { endpoint, .. }) if endpoint == "urn:kept")
-    };
+    let is_absent = |output: &Output<_, Event>| matches!(output, Output::Event(Event::Absent { endpoint, .. }) if endpoint == "urn:kept");
     assert!(outputs.iter().any(is_absent));
     assert_eq!(site.proxy.machine().entries(), 0);
 }
@@ -453,7 +448,11 @@ fn a_target_service_registers_renews_and_leaves() {
     assert_eq!(datagrams, 2 + 2 * 4);
     let stopped = harness.input(Input::Command(target_service::Command::Stop));
     let mut outputs = stopped.expect("no violation");
-    outputs.extend(harness.advance(Duration::from_secs(200)).expect("no violation"));
+    outputs.extend(
+        harness
+            .advance(Duration::from_secs(200))
+            .expect("no violation"),
+    );
     let (datagrams, posts) = split(outputs);
     assert_eq!((datagrams, posts.len()), (4, 2));
     assert!(posts[0].contains("Bye"));
@@ -470,7 +469,9 @@ fn a_proxy_silences_multicast_only_by_command() {
         timeout: Duration::from_secs(1),
     };
     let multicasts = |outputs: &[Output<Outbound, client::Event>]| {
-        let sent = outputs.iter().filter(|output| matches!(output, Output::Transmit(_)));
+        let sent = outputs
+            .iter()
+            .filter(|output| matches!(output, Output::Transmit(_)));
         sent.count()
     };
     // Anybody's claim to be a proxy is an event, once.
@@ -507,13 +508,19 @@ fn a_proxy_silences_multicast_only_by_command() {
     }
     assert_eq!(events, 8, "the flood is bounded");
     assert_eq!(harness.machine().all_known().count(), 0);
-    let asked = harness.input(Input::Command(probe(1))).expect("no violation");
+    let asked = harness
+        .input(Input::Command(probe(1)))
+        .expect("no violation");
     assert_eq!(multicasts(&asked), 3, "the groups are asked still");
     for (is_managed, expected) in [(true, 0), (false, 3)] {
-        harness.advance(Duration::from_secs(5)).expect("no violation");
+        harness
+            .advance(Duration::from_secs(5))
+            .expect("no violation");
         let mode = client::Command::SetManaged(is_managed);
         harness.input(Input::Command(mode)).expect("no violation");
-        let asked = harness.input(Input::Command(probe(2))).expect("no violation");
+        let asked = harness
+            .input(Input::Command(probe(2)))
+            .expect("no violation");
         assert_eq!(multicasts(&asked), expected);
     }
 }
@@ -562,10 +569,14 @@ fn clients_fall_back_within_ten_seconds_and_return() {
             if at_ms == 25_000 {
                 is_there = true;
             }
-            outputs = harness.advance(Duration::from_millis(10)).expect("no violation");
+            outputs = harness
+                .advance(Duration::from_millis(10))
+                .expect("no violation");
             let due = late.iter().filter(|(when, _)| *when <= at_ms).copied();
             for (_, checked) in due.collect::<Vec<_>>() {
-                let more = harness.input(Input::Receive(checked)).expect("no violation");
+                let more = harness
+                    .input(Input::Receive(checked))
+                    .expect("no violation");
                 outputs.extend(more);
             }
             late.retain(|(when, _)| *when > at_ms);

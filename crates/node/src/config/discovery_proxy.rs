@@ -30,7 +30,8 @@ impl DiscoveryProxy {
 
 impl Discovery {
     /// The discovery proxies to ask.
-    pub(crate) fn proxy_contacts(&self) -> Vec<Contact> {
+    #[must_use]
+    pub fn proxy_contacts(&self) -> Vec<Contact> {
         let parsed = self.proxies.iter().map(|url| Contact::parse(url, 0));
         parsed.filter_map(Result::ok).collect()
     }

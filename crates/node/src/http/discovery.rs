@@ -47,7 +47,9 @@ pub(super) async fn answer(
     }
     let own = app.identity.url();
     let scheme = own.split("://").next().unwrap_or("http");
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
     let base = host.map_or_else(|| own.clone(), |host| format!("{scheme}://{host}{PATH}"));
     let path = uri.path().strip_prefix(PATH).unwrap_or_default().to_owned();
     let answer = proxy

@@ -25,8 +25,8 @@ use super::table::Table;
 use super::{DropCounts, Inbound, Interface, Outbound, Target};
 use crate::Dialect;
 
-pub use super::table::Known;
 pub use super::policy::XaddrPolicy;
+pub use super::table::Known;
 pub use api::{Command, Config, Event, Via};
 
 /// Discovery proxies that are reported. Reason: a network has one or two; the rest is a flood.

@@ -410,8 +410,7 @@ impl Client {
             let detail = format!("{PROXIES_MAX} discovery proxies are known");
             return Err(Dropped::new(DropReason::DiscoveryProxy, detail));
         }
-        self.proxies
-            .insert(endpoint.clone(), target.xaddrs.clone());
+        self.proxies.insert(endpoint.clone(), target.xaddrs.clone());
         self.event(Event::Proxy {
             target,
             dialect: origin.dialect,

@@ -379,10 +379,7 @@ impl Proxy {
                 Dropped::new(DropReason::TableFull, detail)
             }
             Full::Host => {
-                let detail = format!(
-                    "{} target services of this source",
-                    self.config.source_max
-                );
+                let detail = format!("{} target services of this source", self.config.source_max);
                 Dropped::new(DropReason::SourceFull, detail)
             }
         })?;
