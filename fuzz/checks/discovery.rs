@@ -124,10 +124,15 @@ fn discovery_proxy(data: &[u8], multicast: bool) {
         dialect: Dialect::V2009,
         from: "192.0.2.5:5357".parse().expect("an address"),
     };
-    harness
-        .input(Input::Command(learn))
-        .unwrap_or_else(|violation| panic!("{violation}"));
     let pass = Duration::from_secs(5);
+    for command in [proxy::Command::Start, learn] {
+        harness
+            .input(Input::Command(command))
+            .unwrap_or_else(|violation| panic!("{violation}"));
+    }
+    harness
+        .advance(pass)
+        .unwrap_or_else(|violation| panic!("{violation}"));
     for datagram in datagrams(data, multicast) {
         let (asker, size) = (datagram.from, datagram.bytes.len());
         let envelope = Envelope::parse(&datagram.bytes);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::network::{host, interface, sender_host_only};
+use crate::network::{Faults, Network, host, interface, sender_host_only};
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::managed::{self, Managed};
 use chappe_dpws::discovery::proxy::{AMPLIFICATION_MAX, Command, Config, Event, Request};
@@ -19,6 +19,7 @@ use chappe_dpws::discovery::{
 };
 use chappe_dpws::exchange::Reply;
 use chappe_machine::{Harness, Input, Output};
+use chappe_soap::udp::DISCOVERY_PORT;
 use chappe_soap::{EndpointReference, Envelope};
 use chappe_xml::{Name, Str};
 
@@ -456,6 +457,61 @@ fn a_target_service_registers_renews_and_leaves() {
     let (datagrams, posts) = split(outputs);
     assert_eq!((datagrams, posts.len()), (4, 2));
     assert!(posts[0].contains("Bye"));
+}
+
+/// On a network that loses a third of the datagrams and lets no multicast through, renewals bring every device to the
+/// proxy; a client learns of the proxy by its answer.
+#[test]
+fn lossy_networks_without_multicast_fill_the_proxy() {
+    for seed in 0..5 {
+        let faults = Faults {
+            loss: 33,
+            duplication: 10,
+            latency_max: Duration::from_millis(200),
+        };
+        let mut network = Network::new(seed, faults);
+        let at = host(200);
+        let proxy = network.proxy(at);
+        network.move_to(proxy, 1);
+        let asked = SocketAddr::new(at.ip(), DISCOVERY_PORT);
+        let devices: Vec<usize> = (1..=20)
+            .map(|number| {
+                network.target(host(number), &format!("urn:device:{number}"), |config| {
+                    config.proxies = vec![asked];
+                })
+            })
+            .collect();
+        let client = network.client(host(100), |_| {});
+        network.move_to(client, 2);
+        for device in &devices {
+            network.command_target(*device, target_service::Command::Start);
+        }
+        network.run(Duration::from_secs(360));
+        assert_eq!(network.proxy_machine(proxy).entries(), 20, "seed {seed}");
+        for id in 1..=10 {
+            let probe = client::Command::DirectedProbe {
+                id,
+                to: asked,
+                types: Vec::new(),
+                scopes: Vec::new(),
+                timeout: Duration::from_secs(5),
+            };
+            network.command_client(client, probe);
+            network.run(Duration::from_secs(6));
+        }
+        let is_proxy = |(at, event): &(usize, client::Event)| {
+            *at == client && matches!(event, client::Event::Proxy { .. })
+        };
+        assert!(network.client_events.iter().any(is_proxy), "seed {seed}");
+        // Their Byes by UDP are hints; without renewals they end.
+        for device in &devices {
+            network.command_target(*device, target_service::Command::Stop);
+        }
+        network.run(Duration::from_secs(60));
+        assert_eq!(network.proxy_machine(proxy).entries(), 20, "seed {seed}");
+        network.run(Duration::from_secs(600));
+        assert_eq!(network.proxy_machine(proxy).entries(), 0, "seed {seed}");
+    }
 }
 
 #[test]
