@@ -90,7 +90,7 @@ impl Site {
             token: 5,
             from,
             sender: sender.map(|sender| sender.to_owned().into()),
-            envelope: message.to_envelope(&[]),
+            envelope: on_the_wire(&message.to_envelope(&[])),
         };
         let outputs = self.input(Input::Command(Command::Request(Box::new(request))));
         let reply = outputs.into_iter().find_map(|output| match output {
@@ -113,8 +113,8 @@ impl Site {
     fn matches(&mut self, dialect: Dialect, probe: Probe) -> Vec<Target> {
         let message = self.message(dialect, Content::Probe(probe));
         let reply = self.post(host(77), None, &message);
-        let envelope = reply.envelope().expect("a message");
-        let answer = Message::from_envelope(envelope).expect("an answer");
+        let envelope = on_the_wire(reply.envelope().expect("a message"));
+        let answer = Message::from_envelope(&envelope).expect("an answer");
         assert_eq!(answer.relates_to, Some(message.message_id));
         match answer.content {
             Content::ProbeMatches(targets) => targets,
@@ -131,6 +131,11 @@ impl Site {
     fn drops(&self, reason: DropReason) -> u64 {
         self.proxy.machine().drops().count(reason)
     }
+}
+
+/// The message as the other side reads it.
+fn on_the_wire(envelope: &Envelope) -> Envelope {
+    Envelope::parse(envelope.to_text().as_bytes()).expect("an envelope")
 }
 
 fn only(endpoint: &str) -> Target {
@@ -201,7 +206,7 @@ fn resolve_is_answered_also_for_the_unknown() {
         let resolve = Content::Resolve(EndpointReference::new(endpoint));
         let message = site.message(Dialect::V2009, resolve.clone());
         let reply = site.post(host(9), None, &message);
-        let answer = Message::from_envelope(reply.envelope().expect("a message"));
+        let answer = Message::from_envelope(&on_the_wire(reply.envelope().expect("a message")));
         let Ok(Message {
             content: Content::ResolveMatches(found),
             ..
