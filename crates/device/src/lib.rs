@@ -11,11 +11,13 @@
 //!
 //! [`DiscoveryProxy`] answers for devices that multicast does not reach.
 //!
-//! Out of scope: TLS, names instead of addresses.
+//! Out of scope: names instead of addresses but for https.
 
 #![forbid(unsafe_code)]
 
 pub mod client;
+#[cfg(feature = "tools")]
+pub mod conformance;
 mod device;
 mod driver;
 mod error;
@@ -27,12 +29,15 @@ mod key;
 #[cfg(feature = "mapping")]
 pub mod mapping;
 pub mod proxy;
+#[cfg(feature = "tools")]
+pub mod recording;
 mod selection;
 mod service;
 
 /// A fault, and `#[derive(Fault)]` for the faults of an operation.
 pub use chappe_soap::Fault;
 pub use chappe_soap::message::Message;
+pub use chappe_transport::tls;
 pub use client::{ClientOptions, DeviceClient};
 pub use device::{Bench, Device, RunningDevice};
 pub use error::Error;

@@ -40,6 +40,9 @@ pub enum StartError {
     /// The TLS certificate of the HTTP server cannot be used.
     #[error("cannot set up TLS for HTTP: {0}")]
     Tls(#[from] chappe_transport::tls::FileError),
+    /// The certificate or the authorities of devices cannot be used.
+    #[error("cannot set up TLS with devices: {0}")]
+    DeviceTls(chappe_transport::tls::FileError),
     /// The file with the token's hash cannot be used.
     #[error("cannot use token file {}: {source}", path.display())]
     Token {
@@ -183,7 +186,7 @@ impl StartError {
                 "stop that node (kill {process}), or set another data_directory for this one"
             )),
             Self::Key(error) => error.hint(),
-            Self::Tls(error) => error.hint(),
+            Self::Tls(error) | Self::DeviceTls(error) => error.hint(),
             Self::Link { hint, .. }
             | Self::Dds { hint, .. }
             | Self::Kad { hint, .. }

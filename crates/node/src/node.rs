@@ -64,6 +64,7 @@ impl Node {
         let (token, new_token) = data::read_or_create_token(&directory)?;
         let (accounts, owners) = data::accounts(&directory, token)?;
         let tls = data::tls(&config, &identity::name(&config), &key)?;
+        let device_tls = data::device_tls(&config, &identity::name(&config), &key)?;
         let listener = listen(config.http.listen).await?;
         let address = listener.local_addr().map_err(|source| StartError::Listen {
             address: config.http.listen,
@@ -109,7 +110,7 @@ impl Node {
         );
         let shares = data::shares(&config, size_limit.bytes, &storage.log)?;
         shares.start(&accounts, &catalogue);
-        let identity = Identity::new(&config, key, address, tls);
+        let identity = Identity::new(&config, key, address, tls, device_tls.security());
         #[cfg(feature = "dds")]
         let topics = crate::dds::topics(&config, &identity.public_key, &observability)?;
         let app = Arc::new(Shared {

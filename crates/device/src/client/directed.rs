@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::{Content, Message, Probe};
-use chappe_identity::Contact;
+use chappe_identity::{Contact, Refusal, Scheme};
 use chappe_transport::Hop;
 use chappe_transport::http::Client;
 
@@ -20,6 +20,10 @@ pub(super) async fn search(
     contact: &Contact,
     search: &Search,
 ) -> Result<Vec<Found>, Error> {
+    if contact.scheme == Scheme::Http && !shared.options.plain {
+        let (address, refusal) = (contact.to_string(), Refusal::Plain);
+        return Err(Error::Refused { address, refusal });
+    }
     let mut failure = Error::NoAddress;
     for dialect in &shared.options.dialects {
         match probe(shared, &shared.small, contact, search, *dialect).await {
@@ -45,11 +49,17 @@ pub(super) async fn probe(
     search: &Search,
     dialect: Dialect,
 ) -> Result<Vec<Found>, Error> {
+    let Some(match_by) = search.match_by.attribute(dialect) else {
+        let name = search.match_by.uri(Dialect::V2009);
+        return Err(Error::Misuse(format!(
+            "the 2005 dialect has no rule {name}"
+        )));
+    };
     let types = search.types.iter().map(|name| dialect.translate(name));
     let probe = Content::Probe(Probe {
         types: types.collect(),
         scopes: search.scopes.iter().cloned().map(Into::into).collect(),
-        match_by: None,
+        match_by,
     });
     match exchange(shared, http, contact, dialect, probe).await? {
         Content::ProbeMatches(targets) => {

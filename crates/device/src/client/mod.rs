@@ -12,6 +12,7 @@ mod liveness;
 mod posted;
 mod presence;
 mod proxies;
+mod secured;
 mod subscription;
 mod table;
 mod tree;
@@ -23,12 +24,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use chappe_dpws::discovery as machine;
 use chappe_dpws::discovery::client::{Command, Config};
+use chappe_dpws::discovery::{self as machine, MatchRule};
 use chappe_dpws::{Dialect, exchange};
 use chappe_identity::{AddressPolicy, CertificateName, Contact};
 use chappe_soap::{EndpointReference, Envelope};
-use chappe_transport::http::{Client, ClientLimits, Error as HttpError, Exchanged, ServerLimits};
+use chappe_transport::http::{
+    Client, ClientLimits, Error as HttpError, Exchanged, Security, ServerLimits,
+};
 use chappe_transport::signatures::Signing;
 use chappe_transport::udp::{Order, Role, UdpOptions, UdpSockets, run_udp};
 use chappe_transport::{Drops, Hop};
@@ -101,6 +104,12 @@ pub struct ClientOptions {
     /// Signed events: what devices send to subscriptions is judged. Default `None`. Events over notification
     /// trees have signatures of their own.
     pub event_signing: Option<Signing>,
+    /// TLS of requests and of the notification server, made by [`Mutual`](chappe_transport::tls::Mutual). Default
+    /// `None`: an https address is refused. If it trusts any certificate, a device that has an https address is never
+    /// contacted without TLS.
+    pub tls: Option<Security>,
+    /// Whether devices without an https address are contacted. Default true.
+    pub plain: bool,
 }
 
 impl Default for ClientOptions {
@@ -125,6 +134,8 @@ impl Default for ClientOptions {
             tree: None,
             signing: None,
             event_signing: None,
+            tls: None,
+            plain: true,
         }
     }
 }
@@ -134,8 +145,11 @@ impl Default for ClientOptions {
 pub struct Search {
     /// All of these types; an empty list matches everything. Names of DPWS are translated to each dialect.
     pub types: Vec<Name>,
-    /// All of these scopes, by the default rule (prefix of path segments).
+    /// All of these scopes.
     pub scopes: Vec<String>,
+    /// The rule by which scopes match; the default compares prefixes of path segments. A dialect without
+    /// the rule is not asked.
+    pub match_by: MatchRule,
     /// Time for which answers are accepted. Default 3 s: devices may wait 2.5 s before they answer.
     pub timeout: Duration,
 }
@@ -145,6 +159,7 @@ impl Default for Search {
         Self {
             types: Vec::new(),
             scopes: Vec::new(),
+            match_by: MatchRule::default(),
             timeout: Duration::from_secs(3),
         }
     }
@@ -168,6 +183,8 @@ struct Shared {
     tree_counters: tree::Counters,
     /// Turns of the addresses whose devices are being described.
     turns: turns::Turns,
+    /// The devices that were contacted with TLS.
+    known: secured::Known,
 }
 
 /// Finds and uses devices. Runs on the current runtime until it is closed or dropped.
@@ -213,11 +230,14 @@ impl DeviceClient {
         let (proxies, checks) = proxies::Proxies::new(&options.proxies);
         let shared = Arc::new(Shared {
             proxies,
-            http: Client::new(options.http.clone()),
-            small: Client::new(ClientLimits {
-                body_bytes: options.http.body_bytes.min(describe::GET_BYTES),
-                ..options.http.clone()
-            }),
+            http: Client::to_devices(options.http.clone(), options.tls.as_ref()),
+            small: Client::to_devices(
+                ClientLimits {
+                    body_bytes: options.http.body_bytes.min(describe::GET_BYTES),
+                    ..options.http.clone()
+                },
+                options.tls.as_ref(),
+            ),
             options,
             drops,
             orders,
@@ -229,6 +249,7 @@ impl DeviceClient {
             probes: AtomicU64::new(1),
             tree_counters: tree::Counters::default(),
             turns: turns::Turns::default(),
+            known: secured::Known::default(),
         });
         tasks.spawn(discovery::listen(Arc::clone(&shared), events));
         tasks.spawn(discovery::watch_interfaces(Arc::clone(&shared)));
@@ -275,6 +296,7 @@ impl DeviceClient {
             to,
             types: search.types.clone(),
             scopes: search.scopes.iter().cloned().map(Into::into).collect(),
+            match_by: search.match_by,
             timeout: search.timeout,
         };
         self.shared.command(command).await?;

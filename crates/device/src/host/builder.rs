@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,10 +14,10 @@ use chappe_dpws::discovery::{Retransmission, TargetService};
 use chappe_dpws::eventing::SourceConfig;
 use chappe_dpws::hosting::{Device, DeviceConfig, HostedService, Invocation};
 use chappe_dpws::metadata::{ThisDevice, ThisModel};
-use chappe_identity::{AddressPolicy, Key};
+use chappe_identity::{AddressPolicy, Key, Scheme};
 use chappe_soap::{EndpointReference, Fault};
 use chappe_transport::Drops;
-use chappe_transport::http::{Client, ClientLimits, ServerLimits};
+use chappe_transport::http::{Client, ClientLimits, Security, ServerLimits, base};
 use chappe_transport::signatures::Signing;
 use chappe_transport::udp::{Order, Role, UdpOptions, UdpSockets, run_udp};
 use chappe_xml::{Element, Name};
@@ -81,6 +81,33 @@ pub struct HostOptions {
     /// Signed messages: requests are judged, answers and events are signed. Default `None`: signatures are
     /// ignored. Documents, discovery and events on a notification tree are not concerned.
     pub signing: Option<Signing>,
+    /// TLS of the server and of notifications, made by [`Mutual`](chappe_transport::tls::Mutual). With it the device
+    /// has https addresses alone, and sends events only to https sinks whose certificates it trusts. Default
+    /// `None`: plain HTTP alone.
+    pub tls: Option<Security>,
+}
+
+impl HostOptions {
+    /// The transport address of the device itself at a server's address.
+    pub(super) fn address(&self, local: SocketAddr) -> String {
+        let scheme = match self.tls {
+            Some(_) => Scheme::Https,
+            None => Scheme::Http,
+        };
+        format!("{}{DEVICE_PATH}", base(scheme, local))
+    }
+
+    /// Whether a subscriber may name this address: with TLS if the device has TLS, and never otherwise.
+    fn check_sink(&self, address: &str, peer: SocketAddr) -> Result<(), String> {
+        let contact = self.policy.check(address, peer);
+        let contact = contact.map_err(|refusal| refusal.to_string())?;
+        match (contact.scheme, &self.tls) {
+            (Scheme::Http, None) => Ok(()),
+            (Scheme::Https, Some(security)) if security.trusts() => Ok(()),
+            (Scheme::Https, _) => Err("this device trusts no certificate of an event sink".into()),
+            (Scheme::Http, Some(_)) => Err("this device sends events only to https".into()),
+        }
+    }
 }
 
 impl Default for HostOptions {
@@ -104,6 +131,7 @@ impl Default for HostOptions {
             interfaces_period: Duration::from_secs(10),
             tree: None,
             signing: None,
+            tls: None,
         }
     }
 }
@@ -320,10 +348,11 @@ impl Builder {
     fn client(&self, local_address: Option<IpAddr>) -> Client {
         let limits = self.options.client.clone();
         let local_address = limits.local_address.or(local_address);
-        Client::new(ClientLimits {
+        let limits = ClientLimits {
             local_address,
             ..limits
-        })
+        };
+        Client::to_sinks(limits, self.options.tls.as_ref())
     }
 
     /// The machine of a device without notification trees.
@@ -333,11 +362,8 @@ impl Builder {
 
     fn machine(&self, tree: Option<&tree::BoundSource>) -> Result<Device, Error> {
         let endpoint = EndpointReference::new(self.endpoint.clone());
-        let policy = self.options.policy.clone();
-        let check = move |address: &str, peer| match policy.check(address, peer) {
-            Ok(_) => Ok(()),
-            Err(refusal) => Err(refusal.to_string()),
-        };
+        let options = self.options.clone();
+        let check = move |address: &str, peer| options.check_sink(address, peer);
         let config = DeviceConfig {
             path: DEVICE_PATH.into(),
             types: self.types.clone(),

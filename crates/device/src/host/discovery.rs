@@ -12,7 +12,6 @@ use chappe_xml::Str;
 use tokio::sync::{mpsc, watch};
 
 use super::Shared;
-use super::builder::DEVICE_PATH;
 use super::proxies::Posts;
 use crate::Error;
 use crate::client::{drop_hint, is_ordinary_drop};
@@ -56,8 +55,7 @@ pub(super) fn serve(shared: &Arc<Shared>, interfaces: &[Interface]) -> Result<An
                     }
                 },
             };
-            let local = SocketAddr::new(local.ip(), local.port());
-            xaddrs.push(format!("http://{local}{DEVICE_PATH}").into());
+            xaddrs.push(shared.options.address(local).into());
         }
         if !xaddrs.is_empty() {
             announced.push((interface.clone(), xaddrs));
@@ -89,7 +87,8 @@ fn server(shared: &Arc<Shared>, address: IpAddr, zone: u32) -> std::io::Result<S
         }
     };
     let limits = shared.options.server.clone();
-    Server::bind(at, limits, shared.drops.clone(), handler)
+    let security = shared.options.tls.as_ref();
+    Server::bind_secured(at, limits, security, shared.drops.clone(), handler)
 }
 
 /// Handles the events of the target service, until it ends.

@@ -125,7 +125,7 @@ impl DeviceHost {
             types: announced.types.iter().map(type_text).collect(),
             scopes: announced.scopes.clone(),
             addresses: addresses
-                .map(|address| format!("http://{address}{}", builder::DEVICE_PATH))
+                .map(|address| self.shared.options.address(address))
                 .collect(),
             port: 0,
         }

@@ -106,6 +106,8 @@ fn options(app: &App) -> ClientOptions {
                 ..ClientTree::new(key)
             }),
         signing: signatures::signing(app, app.config.signatures.devices),
+        tls: Some(app.identity.device_tls.clone()),
+        plain: app.config.devices.tls.plain || !app.config.devices.tls.trusts(),
         event_signing: signatures::signing(app, app.config.signatures.events),
         ..ClientOptions::default()
     }
