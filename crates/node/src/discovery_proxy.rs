@@ -46,6 +46,8 @@ pub(crate) fn start(app: &App) -> Result<(), StartError> {
             .into_iter()
             .collect(),
         policy: discovery.contact_policy(),
+        tls: Some(app.identity.device_tls.clone()),
+        plain: !discovery.proxy.tls,
         ..ProxyOptions::new(chappe_device::host::endpoint_from(&[
             "discovery proxy",
             &app.identity.public_key,

@@ -7,8 +7,8 @@ mod generated;
 mod learned;
 #[path = "../../../soap/tests/it/security/mutation.rs"]
 mod mutation;
-#[cfg(feature = "tools")]
 mod proxy;
+#[cfg(feature = "tools")]
 mod recorded;
 mod secured;
 mod signed;

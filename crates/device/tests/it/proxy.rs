@@ -12,7 +12,8 @@ use chappe_device::client::{Found, ProxyUse, Search, Seen, Way};
 use chappe_device::host::ProxyAddress;
 use chappe_device::proxy::ProxyNews;
 use chappe_device::{
-    ClientOptions, DeviceClient, DeviceHost, DiscoveryProxy, HostOptions, ProxyOptions, Selection,
+    ClientOptions, DeviceClient, DeviceHost, DiscoveryProxy, HostOptions, Key, ProxyOptions,
+    Selection,
 };
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::{Content, Message, Target};
@@ -167,4 +168,47 @@ async fn a_strangers_bye_is_news_and_ends_nothing() {
     host.stop().await;
     until("gone", || proxy.state().devices == 0).await;
     proxy.stop().await;
+}
+
+/// The form of IHE SDPi: all messages by HTTPS, certificates at both ends, presence by WS-Eventing.
+#[tokio::test]
+async fn devices_register_by_https_and_a_certified_proxy_is_asked() {
+    let key = || chappe_identity::Key::from_seed(chappe_transport::seed().unwrap());
+    let [of_proxy, of_device, of_client] = [(); 3].map(|()| Key::from(key()).tls(&[]));
+    let trusted: Vec<_> = [&of_proxy, &of_device, &of_client]
+        .iter()
+        .filter_map(|one| one.fingerprint())
+        .collect();
+    let [of_proxy, of_device, of_client] =
+        [of_proxy, of_device, of_client].map(|one| one.trust(trusted.clone()));
+    let options = ProxyOptions {
+        selection: Selection::Nowhere,
+        listen: Some("127.0.0.1:0".parse().unwrap()),
+        tls: Some(of_proxy.security()),
+        plain: false,
+        ..ProxyOptions::new(endpoint())
+    };
+    let proxy = DiscoveryProxy::start(options, Drops::default()).unwrap();
+    let url = format!("https://{}/", proxy.address().unwrap());
+    let contact = Contact::parse(&url, 0).unwrap();
+    let options = HostOptions {
+        proxies: vec![ProxyAddress::Http(contact.clone())],
+        tls: Some(of_device.security()),
+        ..host_options("127.0.8.3")
+    };
+    let host = thermometer(&endpoint(), options);
+    let host = host.start(Drops::default()).unwrap();
+    until("registered", || proxy.state().devices == 1).await;
+    let client = client(ClientOptions {
+        selection: Selection::Nowhere,
+        proxies: vec![contact],
+        tls: Some(of_client.security()),
+        plain: false,
+        ..client_options()
+    });
+    let found = found(&client, host.endpoint()).await;
+    assert!(found.xaddrs[0].starts_with("https://"), "{found:?}");
+    in_time("described", client.describe(&found)).await.unwrap();
+    client.close().await;
+    host.stop().await;
 }
