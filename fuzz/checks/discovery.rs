@@ -5,7 +5,8 @@ use std::time::Duration;
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::target_service::{self, AMPLIFICATION_MAX};
 use chappe_dpws::discovery::{
-    Client, Inbound, Interface, Message, Outbound, Proxy, Target, TargetService, client, proxy,
+    Client, Inbound, Interface, MatchRule, Message, Outbound, Proxy, Target, TargetService, client,
+    proxy,
 };
 use chappe_machine::{Harness, Input, Output};
 use chappe_soap::{EndpointReference, Envelope};
@@ -177,6 +178,7 @@ fn client(data: &[u8], multicast: bool) {
         id: 1,
         types: Vec::new(),
         scopes: Vec::new(),
+        match_by: MatchRule::default(),
         timeout: Duration::from_secs(100),
     };
     let asked = harness

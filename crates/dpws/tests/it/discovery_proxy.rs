@@ -14,8 +14,8 @@ use chappe_dpws::discovery::managed::{self, Managed};
 use chappe_dpws::discovery::proxy::{AMPLIFICATION_MAX, Command, Config, Event, Request};
 use chappe_dpws::discovery::target_service::{self, Event as TargetEvent};
 use chappe_dpws::discovery::{
-    AppSequence, Client, Content, DropReason, Inbound, Message, Outbound, Probe, Proxy, Target,
-    TargetService, client,
+    AppSequence, Client, Content, DropReason, Inbound, MatchRule, Message, Outbound, Probe, Proxy,
+    Target, TargetService, client,
 };
 use chappe_dpws::exchange::Reply;
 use chappe_machine::{Harness, Input, Output};
@@ -499,6 +499,7 @@ fn lossy_networks_without_multicast_fill_the_proxy() {
                 to: asked,
                 types: Vec::new(),
                 scopes: Vec::new(),
+                match_by: MatchRule::default(),
                 timeout: Duration::from_secs(5),
             };
             network.command_client(client, probe);
@@ -527,6 +528,7 @@ fn a_proxy_silences_multicast_only_by_command() {
         id,
         types: Vec::new(),
         scopes: Vec::new(),
+        match_by: MatchRule::default(),
         timeout: Duration::from_secs(1),
     };
     let multicasts = |outputs: &[Output<Outbound, client::Event>]| {
