@@ -322,7 +322,9 @@ async fn ask(shared: &Arc<Shared>, one: &ProxyUse, search: &Search) -> Option<Ha
     let mut is_complete = search.types.is_empty()
         && search.scopes.is_empty()
         && search.match_by == MatchRule::default();
-    for dialect in shared.options.dialects.clone() {
+    let dialects = shared.options.dialects.iter().copied();
+    // A dialect without the rule is not asked.
+    for dialect in dialects.filter(|dialect| search.match_by.attribute(*dialect).is_some()) {
         match ask_in(shared, one, search, dialect).await {
             Some(found) => matched.get_or_insert_with(HashSet::new).extend(found),
             None => is_complete = false,

@@ -173,8 +173,11 @@ async fn a_strangers_bye_is_news_and_ends_nothing() {
 /// The form of IHE SDPi: all messages by HTTPS, certificates at both ends, presence by WS-Eventing.
 #[tokio::test]
 async fn devices_register_by_https_and_a_certified_proxy_is_asked() {
-    let key = || chappe_identity::Key::from_seed(chappe_transport::seed().unwrap());
-    let [of_proxy, of_device, of_client] = [(); 3].map(|()| Key::from(key()).tls(&[]));
+    let seed = || chappe_transport::seed().unwrap();
+    let keys = [(); 3].map(|()| Key::from(chappe_identity::Key::from_seed(seed())));
+    // The device's certificate names its endpoint.
+    let named = keys[1].endpoint().to_owned();
+    let [of_proxy, of_device, of_client] = keys.map(|key| key.tls(&[]));
     let trusted: Vec<_> = [&of_proxy, &of_device, &of_client]
         .iter()
         .filter_map(|one| one.fingerprint())
@@ -196,7 +199,7 @@ async fn devices_register_by_https_and_a_certified_proxy_is_asked() {
         tls: Some(of_device.security()),
         ..host_options("127.0.8.3")
     };
-    let host = thermometer(&endpoint(), options);
+    let host = thermometer(&named, options);
     let host = host.start(Drops::default()).unwrap();
     until("registered", || proxy.state().devices == 1).await;
     let client = client(ClientOptions {
