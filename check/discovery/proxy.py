@@ -167,7 +167,7 @@ def all_are_called(cable: Routed, chappe: str) -> None:
 def all_are_subscribed_to(cable: Routed, address: str) -> None:
     def streaming() -> bool:
         states = [device["state"] for device in devices(cable, address)]
-        return states.count("streaming") == DEVICES
+        return states.count("usable") == DEVICES
     until(60, f"{DEVICES} devices stream to the node", streaming)
     expect(True, f"a node has subscribed to {DEVICES} devices that the proxy named, and gets their events")
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::target_service::{self, AMPLIFICATION_MAX};
 use chappe_dpws::discovery::{
-    Client, Inbound, Interface, Message, Outbound, Proxy, Target, TargetService, client, proxy,
+    Client, Inbound, Interface, MatchRule, Message, Outbound, Proxy, Target, TargetService, client,
+    proxy,
 };
 use chappe_machine::{Harness, Input, Output};
 use chappe_soap::{EndpointReference, Envelope};
@@ -124,10 +125,15 @@ fn discovery_proxy(data: &[u8], multicast: bool) {
         dialect: Dialect::V2009,
         from: "192.0.2.5:5357".parse().expect("an address"),
     };
-    harness
-        .input(Input::Command(learn))
-        .unwrap_or_else(|violation| panic!("{violation}"));
     let pass = Duration::from_secs(5);
+    for command in [proxy::Command::Start, learn] {
+        harness
+            .input(Input::Command(command))
+            .unwrap_or_else(|violation| panic!("{violation}"));
+    }
+    harness
+        .advance(pass)
+        .unwrap_or_else(|violation| panic!("{violation}"));
     for datagram in datagrams(data, multicast) {
         let (asker, size) = (datagram.from, datagram.bytes.len());
         let envelope = Envelope::parse(&datagram.bytes);
@@ -172,6 +178,7 @@ fn client(data: &[u8], multicast: bool) {
         id: 1,
         types: Vec::new(),
         scopes: Vec::new(),
+        match_by: MatchRule::default(),
         timeout: Duration::from_secs(100),
     };
     let asked = harness

@@ -338,7 +338,10 @@ pub(crate) struct Doctor {
     /// Also check this entrance to the distributed hash table; may be repeated.
     #[arg(long = "entrance", value_name = "ADDRESS:PORT")]
     pub entrances: Vec<SocketAddr>,
-    /// Check the entrances in [kad] of this configuration.
+    /// Also check this discovery proxy; may be repeated.
+    #[arg(long = "proxy", value_name = "URL", value_parser = contact)]
+    pub proxies: Vec<Contact>,
+    /// Check the entrances in [kad] and the proxies in [discovery] of this configuration.
     #[arg(long, value_name = "NODE.TOML")]
     pub config: Option<PathBuf>,
     /// Answer searches until interrupted, for a doctor on another host.

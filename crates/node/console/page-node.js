@@ -14,6 +14,7 @@ const INTERFACES = [
   ['/api/v1/openapi.json', 'OpenAPI'],
   ['/api/v1/devices', 'devices'],
   ['/api/v1/kad', 'distributed hash table'],
+  ['/api/v1/discovery-proxies', 'discovery proxies'],
   ['/api/v1/entities', 'registry'],
   ['/api/v1/streams', 'streams'],
   ['/api/v1/virtual-sensors', 'virtual sensors'],

@@ -46,6 +46,8 @@ pub(crate) fn start(app: &App) -> Result<(), StartError> {
             .into_iter()
             .collect(),
         policy: discovery.contact_policy(),
+        tls: Some(app.identity.device_tls.clone()),
+        plain: !discovery.proxy.tls,
         ..ProxyOptions::new(chappe_device::host::endpoint_from(&[
             "discovery proxy",
             &app.identity.public_key,
@@ -90,7 +92,7 @@ pub(crate) async fn watch(app: App, client: Arc<DeviceClient>) {
         let client = Arc::clone(&client);
         hints.spawn(async move {
             match one {
-                ProxyNews::Registered(found) => client.learn(found).await,
+                ProxyNews::Registered(found) => client.hear(found).await,
                 ProxyNews::Bye { endpoint, from } => client.verify_bye(&endpoint, from).await,
             }
         });

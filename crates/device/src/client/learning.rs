@@ -3,9 +3,25 @@
 use std::sync::Arc;
 
 use chappe_dpws::discovery::client::Command;
+use chappe_transport::Hop;
 
 use super::liveness::{Claim, ProbeResult, contact_of, forget, probe_address};
 use super::{Found, Seen, Shared, Way, discovery};
+
+/// Like [`learn`], for a description that nobody but its sender vouches for: it changes nothing about a device
+/// that another host announced and that was not reached yet.
+pub(super) async fn hear(shared: &Arc<Shared>, found: Found) {
+    let is_of_another = shared
+        .table()
+        .get(&found.endpoint)
+        .is_some_and(|entry| entry.contact.is_none() && entry.found.from.ip() != found.from.ip());
+    match is_of_another {
+        true => shared
+            .drops
+            .count(1, Hop::Discovery, "claim not looked into"),
+        false => learn(shared, found).await,
+    }
+}
 
 pub(super) async fn learn(shared: &Arc<Shared>, found: Found) {
     let known = shared.table().get(&found.endpoint).map(|entry| {

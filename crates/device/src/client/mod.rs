@@ -355,6 +355,12 @@ impl DeviceClient {
         learning::learn(&self.shared, found).await;
     }
 
+    /// Like [`Self::learn`], for a description that nobody but its sender vouches for: it changes nothing about
+    /// a device that another host announced.
+    pub async fn hear(&self, found: Found) {
+        learning::hear(&self.shared, found).await;
+    }
+
     /// Records that a [learned](Self::learn) device is no longer published. It is removed, unless
     /// it was
     /// described; then it is removed when it no longer listens.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use chappe_dpws::discovery::managed::{
     Check, Checked, Command as Add, Event, Managed, PROXIES_MAX, TIME_LIMIT,
 };
-use chappe_dpws::discovery::{Content, Target};
+use chappe_dpws::discovery::{Content, MatchRule, Target};
 use chappe_identity::{Contact, Scheme};
 use chappe_machine::{Input, Output};
 use chappe_soap::EndpointReference;
@@ -293,10 +293,8 @@ impl Shared {
     pub(super) async fn hear_proxy(self: &Arc<Self>, target: &Target, from: SocketAddr) {
         let policy = &self.options.policy;
         let mut contacts = target.xaddrs.iter();
-        let is_plain = |contact: &Contact| contact.scheme == Scheme::Http;
-        let contact = contacts
-            .find_map(|xaddr| policy.check(xaddr, from).ok())
-            .filter(|contact| self.options.plain || !is_plain(contact));
+        let may_ask = |contact: &Contact| self.options.plain || contact.scheme == Scheme::Https;
+        let contact = contacts.find_map(|xaddr| policy.check(xaddr, from).ok().filter(may_ask));
         let Some(contact) = contact.filter(|contact| self.proxies.hear(contact)) else {
             return;
         };
@@ -321,8 +319,12 @@ impl Shared {
 /// that it named before, and no longer does when asked for all, are forgotten unless they were reached.
 async fn ask(shared: &Arc<Shared>, one: &ProxyUse, search: &Search) -> Option<HashSet<String>> {
     let mut matched = None;
-    let mut is_complete = search.types.is_empty() && search.scopes.is_empty();
-    for dialect in shared.options.dialects.clone() {
+    let mut is_complete = search.types.is_empty()
+        && search.scopes.is_empty()
+        && search.match_by == MatchRule::default();
+    let dialects = shared.options.dialects.iter().copied();
+    // A dialect without the rule is not asked.
+    for dialect in dialects.filter(|dialect| search.match_by.attribute(*dialect).is_some()) {
         match ask_in(shared, one, search, dialect).await {
             Some(found) => matched.get_or_insert_with(HashSet::new).extend(found),
             None => is_complete = false,
@@ -383,7 +385,10 @@ async fn believe(shared: &Arc<Shared>, one: &ProxyUse, found: Found) {
         way: Way::Proxy,
         ..found
     };
-    learning::learn(shared, found).await;
+    match one.is_trusted {
+        true => learning::learn(shared, found).await,
+        false => learning::hear(shared, found).await,
+    }
 }
 
 /// The address for which a trusted proxy vouches: the device's own. Loopback is this host for every proxy

@@ -80,7 +80,7 @@ impl Subscribers {
         let mut outputs = Outputs {
             inputs: inputs.clone(),
             replies: Arc::clone(&replies),
-            http: Client::new(options.client.clone()),
+            http: Client::to_sinks(options.client.clone(), options.tls.as_ref()),
             drops: drops.clone(),
             deliveries: JoinSet::new(),
         };

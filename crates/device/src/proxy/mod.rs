@@ -14,9 +14,10 @@ use std::time::Duration;
 use chappe_dpws::discovery::proxy::{Command, Config};
 use chappe_dpws::discovery::{Interface, Proxy, Target};
 use chappe_identity::AddressPolicy;
+use chappe_identity::Scheme;
 use chappe_soap::EndpointReference;
 use chappe_transport::Drops;
-use chappe_transport::http::{ClientLimits, Response, Server, ServerLimits};
+use chappe_transport::http::{ClientLimits, Response, Security, Server, ServerLimits, base};
 use chappe_transport::udp::{Order, Role, UdpOptions, UdpSockets, run_udp};
 use chappe_xml::Str;
 use tokio::sync::{broadcast, mpsc, watch};
@@ -45,6 +46,12 @@ pub struct ProxyOptions {
     pub addresses: Vec<String>,
     /// The transport addresses that a device may register. Default: its own only.
     pub policy: AddressPolicy,
+    /// TLS of notifications, and of its server unless that is plain; made by
+    /// [`Mutual`](chappe_transport::tls::Mutual). Default `None`.
+    pub tls: Option<Security>,
+    /// Whether its server speaks plain HTTP. Default yes; without it every client needs a certificate that `tls`
+    /// trusts, and the proxy announces an address with https.
+    pub plain: bool,
     /// Limits of its server.
     pub server: ServerLimits,
     /// Limits of notifications.
@@ -63,6 +70,8 @@ impl ProxyOptions {
             listen: None,
             addresses: Vec::new(),
             policy: AddressPolicy::default(),
+            tls: None,
+            plain: true,
             server: ServerLimits {
                 // A gateway registers its devices over a connection each.
                 connections: 1_024,
@@ -142,8 +151,12 @@ impl DiscoveryProxy {
     /// Listens, and says Hello. Drops are recorded in `drops`.
     ///
     /// # Errors
-    /// No interface matches, or an address cannot be used to listen.
+    /// No interface matches, an address cannot be used to listen, or TLS lacks a certificate.
     pub fn start(options: ProxyOptions, drops: Drops) -> Result<Self, Error> {
+        if !options.plain && options.tls.is_none() {
+            let missing = "a proxy whose server does not speak plain HTTP needs `tls`";
+            return Err(Error::Misuse(missing.to_owned()));
+        }
         let listen = |source| Error::Listen { at: None, source };
         let interfaces = options.selection.resolve()?;
         let seed = chappe_transport::seed_number().map_err(listen)?;
@@ -170,7 +183,11 @@ impl DiscoveryProxy {
             Some(address) => Some(serving::bind(address, &options, &shared)?),
             None => None,
         };
-        let address = server.as_ref().map(Server::local_addr);
+        let scheme = match options.plain {
+            true => Scheme::Http,
+            false => Scheme::Https,
+        };
+        let address = server.as_ref().map(|server| (scheme, server.local_addr()));
         let policy = options.policy.clone();
         let check = move |xaddr: &str, from: SocketAddr| {
             let checked = policy.check(xaddr, from);
@@ -267,21 +284,23 @@ impl Shared {
 /// The interfaces with the HTTP addresses that clients on them use.
 fn announced(
     interfaces: &[Interface],
-    server: Option<SocketAddr>,
+    server: Option<(Scheme, SocketAddr)>,
     others: &[String],
 ) -> Vec<(Interface, Vec<Str>)> {
     let of = |interface: &Interface| {
-        let ours = server.into_iter().flat_map(|server| match server.ip() {
-            ip if ip.is_unspecified() => {
-                let reachable = |one: &&std::net::IpAddr| one.is_ipv4() || ip.is_ipv6();
-                let addresses = interface.addresses.iter().filter(reachable);
-                addresses
-                    .map(|address| SocketAddr::new(*address, server.port()))
-                    .collect()
-            }
-            _ => vec![server],
+        let ours = server.into_iter().flat_map(|(scheme, server)| {
+            let all = interface.addresses.iter().copied();
+            let addresses: Vec<_> = match server.ip() {
+                ip if ip.is_unspecified() => {
+                    all.filter(|one| one.is_ipv4() || ip.is_ipv6()).collect()
+                }
+                ip => vec![ip],
+            };
+            let at = move |ip| base(scheme, SocketAddr::new(ip, server.port()));
+            addresses
+                .into_iter()
+                .map(move |ip| Str::from(format!("{}/", at(ip))))
         });
-        let ours = ours.map(|address| Str::from(format!("http://{address}/")));
         ours.chain(others.iter().cloned().map(Str::from)).collect()
     };
     let with_addresses = interfaces.iter().map(|one| (one.clone(), of(one)));

@@ -63,7 +63,7 @@ pub(super) fn bind(
             }
             let message = Posted {
                 peer: request.peer,
-                base: format!("http://{}", request.local),
+                base: request.base(),
                 path: request.path,
                 body: request.body.to_vec(),
                 sender: None,
@@ -71,7 +71,10 @@ pub(super) fn bind(
             answer(&shared, message).await
         }
     };
-    Server::bind(address, options.server.clone(), drops, handler).map_err(|source| Error::Listen {
+    let security = options.tls.as_ref().filter(|_| !options.plain);
+    let limits = options.server.clone();
+    let bound = Server::bind_secured(address, limits, security, drops, handler);
+    bound.map_err(|source| Error::Listen {
         at: Some(address.ip()),
         source,
     })

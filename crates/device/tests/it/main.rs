@@ -8,6 +8,7 @@ mod generated;
 mod learned;
 #[path = "../../../soap/tests/it/security/mutation.rs"]
 mod mutation;
+mod proxy;
 #[cfg(feature = "tools")]
 mod recorded;
 mod secured;

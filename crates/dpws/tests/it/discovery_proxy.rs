@@ -8,17 +8,18 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::network::{host, interface, sender_host_only};
+use crate::network::{Faults, Network, host, interface, sender_host_only};
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::managed::{self, Managed};
 use chappe_dpws::discovery::proxy::{AMPLIFICATION_MAX, Command, Config, Event, Request};
 use chappe_dpws::discovery::target_service::{self, Event as TargetEvent};
 use chappe_dpws::discovery::{
-    AppSequence, Client, Content, DropReason, Inbound, Message, Outbound, Probe, Proxy, Target,
-    TargetService, client,
+    AppSequence, Client, Content, DropReason, Inbound, MatchRule, Message, Outbound, Probe, Proxy,
+    Target, TargetService, client,
 };
 use chappe_dpws::exchange::Reply;
 use chappe_machine::{Harness, Input, Output};
+use chappe_soap::udp::DISCOVERY_PORT;
 use chappe_soap::{EndpointReference, Envelope};
 use chappe_xml::{Name, Str};
 
@@ -89,7 +90,7 @@ impl Site {
             token: 5,
             from,
             sender: sender.map(|sender| sender.to_owned().into()),
-            envelope: message.to_envelope(&[]),
+            envelope: on_the_wire(&message.to_envelope(&[])),
         };
         let outputs = self.input(Input::Command(Command::Request(Box::new(request))));
         let reply = outputs.into_iter().find_map(|output| match output {
@@ -112,8 +113,8 @@ impl Site {
     fn matches(&mut self, dialect: Dialect, probe: Probe) -> Vec<Target> {
         let message = self.message(dialect, Content::Probe(probe));
         let reply = self.post(host(77), None, &message);
-        let envelope = reply.envelope().expect("a message");
-        let answer = Message::from_envelope(envelope).expect("an answer");
+        let envelope = on_the_wire(reply.envelope().expect("a message"));
+        let answer = Message::from_envelope(&envelope).expect("an answer");
         assert_eq!(answer.relates_to, Some(message.message_id));
         match answer.content {
             Content::ProbeMatches(targets) => targets,
@@ -130,6 +131,11 @@ impl Site {
     fn drops(&self, reason: DropReason) -> u64 {
         self.proxy.machine().drops().count(reason)
     }
+}
+
+/// The message as the other side reads it.
+fn on_the_wire(envelope: &Envelope) -> Envelope {
+    Envelope::parse(envelope.to_text().as_bytes()).expect("an envelope")
 }
 
 fn only(endpoint: &str) -> Target {
@@ -200,7 +206,7 @@ fn resolve_is_answered_also_for_the_unknown() {
         let resolve = Content::Resolve(EndpointReference::new(endpoint));
         let message = site.message(Dialect::V2009, resolve.clone());
         let reply = site.post(host(9), None, &message);
-        let answer = Message::from_envelope(reply.envelope().expect("a message"));
+        let answer = Message::from_envelope(&on_the_wire(reply.envelope().expect("a message")));
         let Ok(Message {
             content: Content::ResolveMatches(found),
             ..
@@ -458,6 +464,62 @@ fn a_target_service_registers_renews_and_leaves() {
     assert!(posts[0].contains("Bye"));
 }
 
+/// On a network that loses a third of the datagrams and lets no multicast through, renewals bring every device to the
+/// proxy; a client learns of the proxy by its answer.
+#[test]
+fn lossy_networks_without_multicast_fill_the_proxy() {
+    for seed in 0..5 {
+        let faults = Faults {
+            loss: 33,
+            duplication: 10,
+            latency_max: Duration::from_millis(200),
+        };
+        let mut network = Network::new(seed, faults);
+        let at = host(200);
+        let proxy = network.proxy(at);
+        network.move_to(proxy, 1);
+        let asked = SocketAddr::new(at.ip(), DISCOVERY_PORT);
+        let devices: Vec<usize> = (1..=20)
+            .map(|number| {
+                network.target(host(number), &format!("urn:device:{number}"), |config| {
+                    config.proxies = vec![asked];
+                })
+            })
+            .collect();
+        let client = network.client(host(100), |_| {});
+        network.move_to(client, 2);
+        for device in &devices {
+            network.command_target(*device, target_service::Command::Start);
+        }
+        network.run(Duration::from_secs(360));
+        assert_eq!(network.proxy_machine(proxy).entries(), 20, "seed {seed}");
+        for id in 1..=10 {
+            let probe = client::Command::DirectedProbe {
+                id,
+                to: asked,
+                types: Vec::new(),
+                scopes: Vec::new(),
+                match_by: MatchRule::default(),
+                timeout: Duration::from_secs(5),
+            };
+            network.command_client(client, probe);
+            network.run(Duration::from_secs(6));
+        }
+        let is_proxy = |(at, event): &(usize, client::Event)| {
+            *at == client && matches!(event, client::Event::Proxy { .. })
+        };
+        assert!(network.client_events.iter().any(is_proxy), "seed {seed}");
+        // Their Byes by UDP are hints; without renewals they end.
+        for device in &devices {
+            network.command_target(*device, target_service::Command::Stop);
+        }
+        network.run(Duration::from_secs(60));
+        assert_eq!(network.proxy_machine(proxy).entries(), 20, "seed {seed}");
+        network.run(Duration::from_secs(600));
+        assert_eq!(network.proxy_machine(proxy).entries(), 0, "seed {seed}");
+    }
+}
+
 #[test]
 fn a_proxy_silences_multicast_only_by_command() {
     let config = client::Config::new(vec![interface(1, host(1).ip())], 7);
@@ -466,6 +528,7 @@ fn a_proxy_silences_multicast_only_by_command() {
         id,
         types: Vec::new(),
         scopes: Vec::new(),
+        match_by: MatchRule::default(),
         timeout: Duration::from_secs(1),
     };
     let multicasts = |outputs: &[Output<Outbound, client::Event>]| {

@@ -13,12 +13,15 @@ use super::Discovery;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DiscoveryProxy {
-    /// Address and port for requests by HTTP; port 0 picks a free one; empty: the node is no discovery proxy.
-    /// Requests by HTTPS come to `/discovery` of `http.listen`, and requests by UDP to port 3702 of
+    /// Address and port for requests by HTTP, or HTTPS with `tls`; port 0 picks a free one; empty: the node is no
+    /// discovery proxy. Requests also come to `/discovery` of `http.listen`, and by UDP to port 3702 of
     /// `discovery.interfaces`. Everyone who can connect may register devices of its own address, and read
     /// which devices there are.
     #[schemars(extend("format" = "socket-address-or-empty"))]
     pub listen: String,
+    /// Speak HTTPS alone at `listen`, with the certificates of `[devices.tls]`: each device and client needs one
+    /// that the node trusts.
+    pub tls: bool,
 }
 
 impl DiscoveryProxy {
@@ -30,7 +33,8 @@ impl DiscoveryProxy {
 
 impl Discovery {
     /// The discovery proxies to ask.
-    pub(crate) fn proxy_contacts(&self) -> Vec<Contact> {
+    #[must_use]
+    pub fn proxy_contacts(&self) -> Vec<Contact> {
         let parsed = self.proxies.iter().map(|url| Contact::parse(url, 0));
         parsed.filter_map(Result::ok).collect()
     }

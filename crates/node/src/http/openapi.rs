@@ -326,6 +326,8 @@ mod tests {
             .iter()
             // WSDL describes those of UDDI, and WS-Eventing its own.
             .filter(|rule| !rule.path.starts_with("/uddi/") && !rule.path.starts_with("/registry/"))
+            // WS-Discovery describes those of the discovery proxy.
+            .filter(|rule| !rule.path.starts_with("/discovery"))
             // OGC describes those of SensorThings.
             .filter(|rule| !rule.path.starts_with("/sensorthings/"))
             .filter(|rule| rule.operation != "get_description")

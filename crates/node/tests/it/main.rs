@@ -11,6 +11,7 @@ mod config;
 mod damage;
 #[cfg(feature = "dds")]
 mod dds;
+mod discovery_proxy;
 mod durable_identity;
 mod exclusion;
 mod explore;

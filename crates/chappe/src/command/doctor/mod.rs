@@ -5,6 +5,7 @@ mod beacon;
 mod device;
 mod host;
 mod overlay;
+mod proxy;
 
 use serde::Serialize;
 
@@ -81,6 +82,16 @@ pub(crate) fn run(flags: Doctor, json: bool) -> Outcome {
         let entrances = super::overlay::entrances(&flags.entrances, flags.config.as_deref())?;
         for entrance in entrances {
             add(overlay::entrance(entrance).await?);
+        }
+        let configured = match flags.config.as_deref() {
+            Some(path) => super::config::load(Some(path), Vec::new())?
+                .config
+                .discovery
+                .proxy_contacts(),
+            None => Vec::new(),
+        };
+        for contact in flags.proxies.iter().chain(&configured) {
+            add(proxy::proxy(contact).await?);
         }
         Ok(())
     })?;

@@ -215,8 +215,9 @@ impl Proxy {
         let dialect = Dialect::of_discovery_action(&request.envelope.addressing.action);
         let fault = match dropped.reason {
             DropReason::RateLimited => return Reply::UNAVAILABLE,
-            // A copy of an older message; its sender has said something newer since.
-            DropReason::Stale => return Reply::ACCEPTED,
+            // A copy of an older message, after which its sender has said something newer; a Bye of what is
+            // gone already.
+            DropReason::Stale | DropReason::OtherEndpoint => return Reply::ACCEPTED,
             DropReason::UnknownMatchRule => {
                 unknown_rule(dialect.map(|(dialect, _)| dialect).unwrap_or_default())
             }

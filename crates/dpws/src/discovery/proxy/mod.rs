@@ -59,6 +59,7 @@ pub struct Proxy {
     policy: Box<dyn XaddrPolicy>,
     /// Announces the proxy, and answers searches for proxies.
     own: TargetService,
+    is_started: bool,
     random: fastrand::Rng,
     intake: IntakeState,
     message_rate: Buckets,
@@ -115,6 +116,7 @@ impl Proxy {
         Self {
             policy: Box::new(policy),
             own: TargetService::new(own),
+            is_started: false,
             intake: IntakeState::new(config.seen_capacity, random.u64(..)),
             message_rate: Buckets::per_subnet(config.messages_burst, config.messages_per_s),
             entries: Entries::new(config.quota()),
@@ -161,8 +163,15 @@ impl Proxy {
 
     fn command(&mut self, now: Instant, command: Command) {
         match command {
-            Command::Start => self.drive(now, Input::Command(target_service::Command::Start)),
-            Command::Stop => self.drive(now, Input::Command(target_service::Command::Stop)),
+            Command::Start => {
+                self.is_started = true;
+                self.drive(now, Input::Command(target_service::Command::Start));
+            }
+            Command::Stop => {
+                self.is_started = false;
+                self.outbox.clear();
+                self.drive(now, Input::Command(target_service::Command::Stop));
+            }
             Command::SetInterfaces(interfaces) => {
                 self.config.interfaces.clone_from(&interfaces);
                 let command = target_service::Command::SetInterfaces(interfaces);
@@ -206,6 +215,10 @@ impl Proxy {
     }
 
     fn receive(&mut self, now: Instant, datagram: &Inbound) -> Result<(), Dropped> {
+        if !self.is_started {
+            let detail = "the proxy is not running";
+            return Err(Dropped::new(DropReason::NotStarted, detail));
+        }
         self.check_rate(now, datagram.from)?;
         let message = intake::read(datagram)?;
         self.intake.check_duplicate(&message)?;

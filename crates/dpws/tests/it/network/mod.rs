@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use chappe_dpws::discovery::{
-    Client, Inbound, Interface, Outbound, TargetService, client, target_service,
+    Client, Inbound, Interface, Outbound, Proxy, TargetService, client, proxy, target_service,
 };
 use chappe_machine::{Harness, Input, Instant, Output};
 use chappe_soap::udp::DISCOVERY_PORT;
@@ -32,6 +32,7 @@ impl Faults {
 enum Machine {
     Target(Box<Harness<TargetService>>),
     Client(Box<Harness<Client>>),
+    Proxy(Box<Harness<Proxy>>),
 }
 
 struct Host {
@@ -39,6 +40,8 @@ struct Host {
     /// The host's own address; the host also receives on the shared discovery port.
     address: SocketAddr,
     interface: u32,
+    /// Multicast reaches only hosts of the same segment.
+    segment: u32,
 }
 
 pub(crate) struct Network {
@@ -126,11 +129,37 @@ impl Network {
         self.add(Machine::Client(Box::new(machine)), address)
     }
 
+    /// Adds a started discovery proxy.
+    pub(crate) fn proxy(&mut self, address: SocketAddr) -> usize {
+        let seed = self.random.u64(..);
+        let mut config = proxy::Config::new("urn:proxy", 1, seed);
+        let xaddr = format!("http://{}:8474/", address.ip()).into();
+        config.interfaces = vec![(interface(1, address.ip()), vec![xaddr])];
+        let mut machine = Harness::new(Proxy::new(config, sender_host_only), self.seed);
+        machine
+            .input(Input::Command(proxy::Command::Start))
+            .unwrap_or_else(|v| panic!("{v}"));
+        self.add(Machine::Proxy(Box::new(machine)), address)
+    }
+
+    pub(crate) fn proxy_machine(&self, host: usize) -> &Proxy {
+        match &self.hosts[host].machine {
+            Machine::Proxy(harness) => harness.machine(),
+            Machine::Client(_) | Machine::Target(_) => panic!("host {host} is no proxy"),
+        }
+    }
+
+    /// Moves a host to another segment; all begin in segment 0.
+    pub(crate) fn move_to(&mut self, host: usize, segment: u32) {
+        self.hosts[host].segment = segment;
+    }
+
     fn add(&mut self, machine: Machine, address: SocketAddr) -> usize {
         self.hosts.push(Host {
             machine,
             address,
             interface: 1,
+            segment: 0,
         });
         self.hosts.len() - 1
     }
@@ -138,14 +167,14 @@ impl Network {
     pub(crate) fn client_machine(&self, host: usize) -> &Client {
         match &self.hosts[host].machine {
             Machine::Client(harness) => harness.machine(),
-            Machine::Target(_) => panic!("host {host} is a target service"),
+            Machine::Target(_) | Machine::Proxy(_) => panic!("host {host} is no client"),
         }
     }
 
     pub(crate) fn target_machine(&self, host: usize) -> &TargetService {
         match &self.hosts[host].machine {
             Machine::Target(harness) => harness.machine(),
-            Machine::Client(_) => panic!("host {host} is a client"),
+            Machine::Client(_) | Machine::Proxy(_) => panic!("host {host} is no target service"),
         }
     }
 
@@ -190,6 +219,18 @@ impl Network {
                 let outputs = harness.input(Input::Receive(datagram));
                 self.target_outputs(host, outputs.unwrap_or_else(|v| panic!("{v}")));
             }
+            Machine::Proxy(harness) => {
+                let outputs = harness.input(Input::Receive(datagram));
+                self.proxy_outputs(host, outputs.unwrap_or_else(|v| panic!("{v}")));
+            }
+        }
+    }
+
+    fn proxy_outputs(&mut self, host: usize, outputs: Vec<Output<Outbound, proxy::Event>>) {
+        for output in outputs {
+            if let Output::Transmit(datagram) = output {
+                self.send(host, datagram);
+            }
         }
     }
 
@@ -223,8 +264,9 @@ impl Network {
             .filter(|index| {
                 let host = &self.hosts[*index];
                 let same_role = self.is_target(sender) == self.is_target(*index);
+                let same_segment = self.hosts[sender].segment == host.segment;
                 // Multicast loops back to the sender.
-                multicast && !(self.separate_roles && same_role)
+                multicast && same_segment && !(self.separate_roles && same_role)
                     || datagram.to == host.address
                     || datagram.to == SocketAddr::new(host.address.ip(), DISCOVERY_PORT)
             })
@@ -260,6 +302,7 @@ impl Network {
         match &self.hosts[host].machine {
             Machine::Client(harness) => harness.deadline(),
             Machine::Target(harness) => harness.deadline(),
+            Machine::Proxy(harness) => harness.deadline(),
         }
     }
 
@@ -276,6 +319,10 @@ impl Network {
                 Machine::Target(harness) => {
                     let outputs = harness.advance(pause).unwrap_or_else(|v| panic!("{v}"));
                     self.target_outputs(host, outputs);
+                }
+                Machine::Proxy(harness) => {
+                    let outputs = harness.advance(pause).unwrap_or_else(|v| panic!("{v}"));
+                    self.proxy_outputs(host, outputs);
                 }
             }
         }
