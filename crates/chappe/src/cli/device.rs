@@ -10,7 +10,7 @@ use chappe_terminal::duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Subcommand};
 
-use super::{Network, NodeAddress, deadline};
+use super::{Host, Network, NodeAddress, deadline};
 
 /// Verbs of `device`.
 #[derive(Debug, Subcommand)]
@@ -209,6 +209,11 @@ pub(crate) struct DeviceRun {
     /// SDC uses that of 2009, Windows that of 2005.
     #[arg(long = "dialect", value_parser = dialect, value_name = "YEAR")]
     pub dialects: Vec<Dialect>,
+    /// Register it at this discovery proxy as well; may be repeated.
+    ///
+    /// With the proxy's URL, such as http://192.0.2.7:8474/, or by UDP with its address alone.
+    #[arg(long = "proxy", value_name = "ADDRESS|URL")]
+    pub proxies: Vec<Host>,
     /// End when standard input ends, as it does when the parent process ends.
     #[arg(long)]
     pub end_with_input: bool,

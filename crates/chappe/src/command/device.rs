@@ -5,17 +5,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use chappe_device::file::{File, FileDevice};
-use chappe_device::host::{HostTree, TreeOrder};
+use chappe_device::host::{HostTree, ProxyAddress, TreeOrder};
 use chappe_device::recording::Recorded;
 use chappe_device::{Error, HostOptions, Selection};
 use chappe_dpws::Dialect;
+use chappe_soap::udp::DISCOVERY_PORT;
 use chappe_transport::{Drops, key_file};
 use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::session::failure;
 use super::{network, overlay};
-use crate::cli::DeviceRun;
+use crate::cli::{DeviceRun, Host};
 use crate::output::{self, Failure, Outcome};
 
 /// Time to withdraw publications from the distributed hash table.
@@ -26,6 +27,7 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
     network::block_on(async move {
         let source = Source::read(&flags.file)?;
         let name = source.name().to_owned();
+        let fingerprint = source.fingerprint().map_err(failure)?;
         let selection = flags
             .address
             .map_or(Selection::Network, |one| Selection::Addresses(vec![one]));
@@ -38,6 +40,7 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
                     .map_or(defaults.dialects.clone(), |one| vec![one]),
                 given => given.to_vec(),
             },
+            proxies: flags.proxies.iter().map(proxy).collect(),
             port: flags.port,
             app_max_delay: flags.announce_within,
             tree: match &flags.tree {
@@ -68,12 +71,15 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
         if json {
             output::json(&json!({
                 "event": "ready", "name": name, "endpoint": device.host().endpoint(),
-                "addresses": addresses, "pid": std::process::id(),
+                "addresses": addresses, "pid": std::process::id(), "fingerprint": fingerprint,
             }));
         } else {
             let words: Vec<_> = addresses.iter().map(ToString::to_string).collect();
             output::line(format_args!("{name} is ready at {}", words.join(", ")));
             output::line(format_args!("endpoint {}", device.host().endpoint()));
+            if let Some(fingerprint) = fingerprint {
+                output::line(format_args!("certificate {fingerprint}"));
+            }
         }
         tokio::select! {
             result = network::interrupted() => result?,
@@ -85,6 +91,14 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
         device.stop().await;
         Ok(())
     })
+}
+
+/// Where a device registers.
+fn proxy(host: &Host) -> ProxyAddress {
+    match host {
+        Host::Address(address) => ProxyAddress::Udp(SocketAddr::new(*address, DISCOVERY_PORT)),
+        Host::Url(contact) => ProxyAddress::Http(contact.clone()),
+    }
 }
 
 /// What is run.
@@ -123,6 +137,15 @@ impl Source {
             Self::Described(_) => None,
             Self::Recorded(recorded) => Some(recorded.dialect),
         }
+    }
+
+    /// The fingerprint of its certificate, if it is served over TLS.
+    fn fingerprint(&self) -> Result<Option<String>, Error> {
+        let Self::Described(file) = self else {
+            return Ok(None);
+        };
+        let tls = file.mutual()?.and_then(|tls| tls.fingerprint());
+        Ok(tls.map(|it| it.to_string()))
     }
 
     fn start(self, options: HostOptions) -> Result<FileDevice, Error> {
