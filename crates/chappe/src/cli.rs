@@ -121,9 +121,9 @@ pub(crate) enum Command {
         after_help = "Examples:\n  chappe write lab.room temperature=21.5 note='door open'\n  chappe write lab.room --csv < room.csv\n  jq -c '.[]' room.json | chappe write lab.room --ndjson\n  chappe write lab.room --csv --file year.csv --producer year      can be repeated after a failure\n\nBesides the fields, an element may have source_time (RFC 3339), key and quality. A line that is no\nelement is refused with its reason; the others are stored. Exit code 1 when a line was refused."
     )]
     Write(Write),
-    /// Print discovery messages on the wire, decoded, and why any is dropped.
+    /// Print messages of devices, on the wire or in a capture, decoded, and why any is dropped.
     #[command(
-        after_help = "Examples:\n  chappe trace\n  chappe trace --interface eth0 --raw --seconds 30"
+        after_help = "Examples:\n  chappe trace\n  chappe trace --interface eth0 --raw --seconds 30\n  chappe trace --http --device 192.0.2.7        its HTTP too, with the time of each answer\n  tcpdump -i any -w - | chappe trace --capture -\n\nExit code 2 when a capture is broken."
     )]
     Trace(Trace),
     /// Check, show and describe configuration.
@@ -571,6 +571,15 @@ pub(crate) struct Trace {
     /// Listen on this interface only; may be repeated.
     #[arg(long = "interface", value_name = "NAME")]
     pub interfaces: Vec<String>,
+    /// Read this capture, pcap or pcapng, instead of the network; `-` is standard input.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["interfaces", "seconds"])]
+    pub capture: Option<PathBuf>,
+    /// Also the messages by HTTP; needs the right to see packets (root, or CAP_NET_RAW).
+    #[arg(long, conflicts_with = "capture")]
+    pub http: bool,
+    /// Only messages from or to this address: one device's whole conversation.
+    #[arg(long, value_name = "ADDRESS")]
+    pub device: Option<IpAddr>,
     /// Also print the whole message.
     #[arg(long)]
     pub raw: bool,

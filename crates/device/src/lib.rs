@@ -15,6 +15,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "tools")]
+pub mod capture;
 pub mod client;
 #[cfg(feature = "tools")]
 pub mod conformance;

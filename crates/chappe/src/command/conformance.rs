@@ -3,12 +3,12 @@
 use chappe_device::client::Found;
 use chappe_device::conformance::{self, CLAUSES, Finding, Options, Report, State};
 use chappe_identity::{AddressPolicy, Contact};
-use chappe_transport::http::Client;
+use chappe_transport::http::{Client, ClientLimits};
 use serde_json::json;
 
 use super::find::clean;
 use super::network;
-use super::session::{Session, failure};
+use super::session::{Session, failure, security};
 use crate::cli::DeviceCheck;
 use crate::output::{self, Failure, Outcome};
 
@@ -27,9 +27,11 @@ pub(crate) fn run(flags: DeviceCheck, json: bool) -> Outcome {
             limit: flags.limit,
             ..Options::new(contact.clone())
         };
+        let (tls, _) = security(&flags.network.tls)?;
+        let client = Client::to_devices(ClientLimits::default(), Some(&tls));
         output::progress(format_args!("checking {contact}"));
         let report = tokio::select! {
-            report = conformance::check(&options, Client::default()) => report.map_err(failure)?,
+            report = conformance::check(&options, client) => report.map_err(failure)?,
             result = network::interrupted() => {
                 result?;
                 return Err(Failure::new("interrupted before the end of the check"));

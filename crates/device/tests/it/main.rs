@@ -1,5 +1,7 @@
 //! The integration tests of `chappe-device` in one program: linking one takes seconds.
 
+#[cfg(feature = "tools")]
+mod captured;
 mod common;
 mod described_in_a_file;
 mod documents;

@@ -1,4 +1,8 @@
-//! `chappe trace`: discovery messages on the wire, decoded, with the reason of each drop.
+//! `chappe trace`: messages on the wire or in a capture, decoded, with the reason of each drop.
+
+mod captured;
+mod live;
+mod message;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,9 +22,21 @@ use tokio::sync::mpsc;
 use super::network;
 use crate::cli::Trace;
 use crate::output::{self, Failure, Outcome};
+use captured::Printer;
 
-/// Listens until the time has passed or an interrupt arrives.
+/// Prints what a capture has, or listens until the time has passed or an interrupt arrives.
 pub(crate) fn run(flags: Trace, json: bool) -> Outcome {
+    if let Some(file) = &flags.capture {
+        return captured::run(file, Printer::new(&flags, json)?);
+    }
+    if flags.http {
+        return live::run(&flags, Printer::new(&flags, json)?);
+    }
+    discovery(flags, json)
+}
+
+/// Discovery alone, which needs no privilege.
+fn discovery(flags: Trace, json: bool) -> Outcome {
     network::block_on(async move {
         let interfaces = network::interfaces(&flags.interfaces)?;
         let named: Vec<_> = interfaces
