@@ -707,3 +707,6 @@ pub(crate) fn class(name: &str) -> Option<NamedNode> {
     };
     NamedNode::new(format!("{namespace}{separator}{local}")).ok()
 }
+
+#[cfg(test)]
+mod tests;
