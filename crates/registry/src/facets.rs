@@ -13,7 +13,7 @@ use oxrdf::Term;
 use crate::dictionary::Id;
 use crate::entity::{Entity, EntityKind};
 use crate::search::{self, Category, Search};
-use crate::state::State;
+use crate::state::{Indexed, State};
 use crate::uddi_keys::NO_TMODEL;
 
 /// Maximum number of entities that are counted; reason: their names are read and sorted.
@@ -67,16 +67,14 @@ pub(crate) fn count(
     keep: Option<&dyn Fn(&Entity) -> bool>,
 ) -> Facets {
     let limit = limits.entities.min(MAX_FACET_ENTITIES);
-    let all = search::ids(state, search, principal, limit);
-    let is_complete = all.len() <= limit;
+    let (all, is_complete) = search::ids(state, search, principal, limit);
     let kept = all
         .into_iter()
-        .take(limit)
         .filter(|id| keep.is_none_or(|keep| state.entity(*id).is_some_and(|entity| keep(&entity))));
     let mut counter = Counter::default();
-    let observing = state.observing();
+    let indexed = Indexed::of(&state.dictionary);
     for id in kept {
-        counter.add(state, id, observing);
+        counter.add(state, id, &indexed);
     }
     counter.facets(state, limits.values.min(MAX_FACET_VALUES), is_complete)
 }
@@ -92,7 +90,7 @@ struct Counter {
 }
 
 impl Counter {
-    fn add(&mut self, state: &State, id: Id, observing: [Option<Id>; 2]) {
+    fn add(&mut self, state: &State, id: Id, indexed: &Indexed) {
         let Some(fields) = state.fields(id) else {
             return;
         };
@@ -102,10 +100,10 @@ impl Counter {
         for one in distinct(fields.types()) {
             *self.types.entry(one).or_default() += 1;
         }
-        for one in distinct(fields.objects_of(observing)) {
+        for one in distinct(fields.objects_of(indexed.observing)) {
             *self.observed.entry(one).or_default() += 1;
         }
-        for one in distinct(fields.categories()) {
+        for one in distinct(fields.categories(indexed)) {
             *self.categories.entry(one).or_default() += 1;
         }
     }

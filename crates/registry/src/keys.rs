@@ -12,7 +12,8 @@ use crate::uddi_keys::UddiKeys;
 /// The keys of one entity.
 pub(crate) struct EntityKeys {
     pub(crate) entity: Id,
-    pub(crate) triples: BTreeSet<[Id; 3]>,
+    /// Each once.
+    pub(crate) triples: Vec<[Id; 3]>,
     /// Case-folded.
     pub(crate) name: Arc<str>,
     /// Normal forms.

@@ -216,6 +216,38 @@ impl Partition {
         self.pieces.order();
     }
 
+    /// Everything in it, as text.
+    #[cfg(test)]
+    pub(crate) fn dump(&self) -> String {
+        fn keys<K: Clone + std::fmt::Debug>(set: &OrderedSet<K>) -> String {
+            format!("{:?}", set.iter().collect::<Vec<_>>())
+        }
+        let texts = [&self.names, &self.scopes, &self.uddi_names].map(keys);
+        let triples = [
+            &self.spo,
+            &self.pos,
+            &self.osp,
+            &self.categories,
+            &self.identifiers,
+            &self.saved,
+        ];
+        let fours = [&self.repeated, &self.foreign, &self.children].map(keys);
+        let pairs = [
+            &self.types,
+            &self.kinds,
+            &self.observed,
+            &self.about,
+            &self.owners,
+        ];
+        let all = [texts.to_vec(), fours.to_vec(), vec![keys(&self.pieces)]];
+        let all = [
+            all.concat(),
+            triples.map(keys).to_vec(),
+            pairs.map(keys).to_vec(),
+        ];
+        all.concat().join("\n")
+    }
+
     /// Changes a triple that `foreign` brings about something else, or an entity about itself.
     pub(crate) fn put(&mut self, triple: [Id; 3], foreign: Option<Id>, put: Put) {
         match put {

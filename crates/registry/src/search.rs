@@ -78,6 +78,9 @@ const RARE: usize = 8;
 /// An index is read entirely to filter candidates if it has at most this many entries per
 /// candidate: checking one candidate costs as much as reading these.
 const READ_FOR_EACH: usize = 16;
+/// All matches are read from the indexes, without the names that order them, if one index has at most this many
+/// times the limit.
+const READ_FOR_ALL: usize = 4;
 /// Names walked in the time in which one is fetched.
 const WALKED_FOR_EACH: usize = 32;
 
@@ -213,18 +216,20 @@ struct Scoped<'a> {
 }
 
 impl<'a> Scoped<'a> {
-    fn new(state: &'a State, asked: &'a ResolvedSearch, partition: &'a Partition) -> Self {
-        let mut scoped = Self {
+    /// The search without candidates.
+    fn of(state: &'a State, asked: &'a ResolvedSearch, partition: &'a Partition) -> Self {
+        let types = asked.types.iter().map(|it| it.of(state, partition));
+        Self {
             state,
             asked,
             partition,
-            types: asked
-                .types
-                .iter()
-                .map(|it| it.of(state, partition))
-                .collect(),
+            types: types.collect(),
             candidates: None,
-        };
+        }
+    }
+
+    fn new(state: &'a State, asked: &'a ResolvedSearch, partition: &'a Partition) -> Self {
+        let mut scoped = Self::of(state, asked, partition);
         scoped.candidates = scoped.candidates(scoped.named());
         scoped
     }
@@ -269,26 +274,53 @@ impl<'a> Scoped<'a> {
     }
 
     fn candidates(&self, named: usize) -> Option<HashSet<Id>> {
-        let mut lists = self.lists();
-        lists.sort_by_key(|(count, _)| *count);
-        let mut lists = lists.into_iter();
-        let (count, rarest) = lists.next()?;
-        if count.saturating_mul(RARE) > named {
+        let lists = self.lists();
+        let rarest = lists.iter().map(|(count, _)| *count).min()?;
+        if rarest.saturating_mul(RARE) > named {
             return None;
         }
-        let mut candidates: HashSet<Id> = rarest.ids().collect();
+        self.in_all(lists)
+    }
+
+    /// All entities that match, without order; `None` if each index has more than `most` that might.
+    fn all(&self, most: usize) -> Option<HashSet<Id>> {
+        let mut lists = self.lists();
+        let named = self.named();
+        lists.push((
+            named,
+            List::Names(&self.partition.names, &self.asked.prefix),
+        ));
+        let rarest = lists.iter().map(|(count, _)| *count).min()?;
+        (rarest <= most).then(|| self.in_all(lists)).flatten()
+    }
+
+    /// The entities in all of the lists; `None` without lists.
+    fn in_all(&self, mut lists: Vec<(usize, List<'_>)>) -> Option<HashSet<Id>> {
+        lists.sort_by_key(|(count, _)| *count);
+        let mut lists = lists.into_iter();
+        let (_, rarest) = lists.next()?;
+        let mut found: HashSet<Id> = rarest.ids().collect();
         let mut all_read = true;
         for (count, list) in lists {
-            if count <= candidates.len().saturating_mul(READ_FOR_EACH) {
-                candidates = list.ids().filter(|id| candidates.contains(id)).collect();
+            if list.has_all() {
+                continue;
+            }
+            if count <= found.len().saturating_mul(READ_FOR_EACH) {
+                found = list.ids().filter(|id| found.contains(id)).collect();
             } else {
                 all_read = false;
             }
         }
         if !all_read {
-            candidates.retain(|entity| self.fits(*entity));
+            found.retain(|entity| self.is_named(*entity) && self.fits(*entity));
         }
-        Some(candidates)
+        Some(found)
+    }
+
+    /// Whether the name of the entity has the prefix.
+    fn is_named(&self, entity: Id) -> bool {
+        let (prefix, fields) = (&self.asked.prefix, self.state.fields(entity));
+        prefix.is_empty() || fields.is_some_and(|it| it.folded_name().starts_with(prefix))
     }
 
     /// Whether the entity matches all fields but the name.
@@ -338,9 +370,16 @@ enum List<'a> {
     Category(&'a OrderedSet<[Id; 3]>, [Id; 2]),
     /// Normal forms that lie under this.
     Scopes(&'a OrderedSet<Text>, &'a str),
+    /// Names with this prefix.
+    Names(&'a OrderedSet<Text>, &'a str),
 }
 
 impl<'a> List<'a> {
+    /// Whether every entity is in it.
+    fn has_all(&self) -> bool {
+        matches!(self, Self::Names(_, ""))
+    }
+
     /// The entities in it; one may occur twice.
     fn ids(&self) -> Box<dyn Iterator<Item = Id> + 'a> {
         match *self {
@@ -363,6 +402,11 @@ impl<'a> List<'a> {
                 let keys = keys.take_while(move |key| key.text.starts_with(asked));
                 let under = keys.filter(move |key| scope::covers(asked, &key.text));
                 Box::new(under.map(|key| key.entity))
+            }
+            Self::Names(set, prefix) => {
+                let keys = set.iter_from(before(prefix));
+                let keys = keys.take_while(move |key| key.text.starts_with(prefix));
+                Box::new(keys.map(|key| key.entity))
             }
         }
     }
@@ -409,11 +453,30 @@ pub(crate) fn keys(state: &State, search: &Search, principal: &Principal) -> Vec
     keys.map(|(_, key, _)| key).collect()
 }
 
-/// The first `limit` that match, in the order of names, then keys, and one more if there is one.
-pub(crate) fn ids(state: &State, search: &Search, principal: &Principal, limit: usize) -> Vec<Id> {
-    let mut matches = matching(state, search, principal, limit);
-    matches.truncate(limit.saturating_add(1));
-    matches.into_iter().map(|(_, _, id)| id).collect()
+/// All that match, in any order, and whether these are all: of more than `limit` they are the first in the order of
+/// names, then keys. The position of the search in that order does not count.
+pub(crate) fn ids(
+    state: &State,
+    search: &Search,
+    principal: &Principal,
+    limit: usize,
+) -> (Vec<Id>, bool) {
+    let Some(asked) = resolve(state, search) else {
+        return (Vec::new(), true);
+    };
+    let visible = state.visible(principal);
+    let most = limit.saturating_mul(READ_FOR_ALL);
+    let each = visible.iter();
+    let each = each.map(|partition| Scoped::of(state, &asked, partition).all(most));
+    let all: Option<Vec<HashSet<Id>>> = each.collect();
+    let all: Option<HashSet<Id>> = all.map(|all| all.into_iter().flatten().collect());
+    if let Some(all) = all.filter(|all| all.len() <= limit) {
+        return (all.into_iter().collect(), true);
+    }
+    let matches = matching(state, search, principal, limit);
+    let is_complete = matches.len() <= limit;
+    let ids = matches.into_iter().map(|(_, _, id)| id);
+    (ids.take(limit).collect(), is_complete)
 }
 
 /// Whether the entity `key` exists, is visible to `principal`, and matches; the limit and the position in the
@@ -438,17 +501,7 @@ pub(crate) fn matches(state: &State, search: &Search, principal: &Principal, key
     };
     let visible = state.visible(principal);
     let mut holding = visible.iter().filter(|one| one.names.contains(&name));
-    holding.any(|partition| {
-        let types = asked.types.iter().map(|it| it.of(state, partition));
-        let scoped = Scoped {
-            state,
-            asked: &asked,
-            partition,
-            types: types.collect(),
-            candidates: None,
-        };
-        scoped.fits(id)
-    })
+    holding.any(|partition| Scoped::of(state, &asked, partition).fits(id))
 }
 
 /// The first `limit` matches by name and key, and one more if there is one.

@@ -16,7 +16,7 @@ use crate::keys::EntityKeys;
 use crate::ordered::OrderedSet;
 use crate::partition::{Partition, Put, fold};
 use crate::rights::{OwnedRule, Rights};
-use crate::uddi_keys::{UddiClass, UddiKeys, class_of};
+use crate::uddi_keys::{UddiClass, UddiKeys, UddiPredicates, class_of};
 use crate::watch::Predicates;
 use crate::{piece_keys, scope, vocabulary};
 
@@ -37,6 +37,23 @@ pub(crate) struct StoredEntity {
     lease_s: u32,
     /// Class, name, owner, types, scopes, classes, then the triples it brings, then its rights.
     triples: Box<[[Id; 3]]>,
+}
+
+/// The numbers of the predicates that are indexed by their objects, as far as any entity has them.
+pub(crate) struct Indexed {
+    /// Those that state what is observed.
+    pub(crate) observing: [Option<Id>; 2],
+    uddi: UddiPredicates,
+}
+
+impl Indexed {
+    pub(crate) fn of(dictionary: &Dictionary) -> Self {
+        Self {
+            observing: [vocabulary::OBSERVES, vocabulary::OBSERVED_PROPERTY]
+                .map(|predicate| dictionary.iri(predicate.as_str())),
+            uddi: UddiPredicates::of(dictionary),
+        }
+    }
 }
 
 /// Triples of each entity before its types: class, name and owner.
@@ -81,8 +98,9 @@ impl State {
         if !std::mem::take(&mut self.is_loading) {
             return;
         }
+        let indexed = Indexed::of(&self.dictionary);
         for Slot(_, stored) in self.entities.iter() {
-            self.index(&stored, Put::Load);
+            self.index(&stored, &indexed, Put::Load);
         }
         self.groups.order();
     }
@@ -206,7 +224,7 @@ impl State {
         self.bytes += bytes;
         self.groups.add_owned(&entity.owner, bytes);
         if !self.is_loading {
-            self.index(&stored, Put::Insert);
+            self.index(&stored, &Indexed::of(&self.dictionary), Put::Insert);
         }
         let id = stored.entity;
         self.entities
@@ -226,7 +244,7 @@ impl State {
             .remove_at(|grant| grant.entity < id, |grant| grant.entity == id);
         self.triples -= stored.triples.len();
         if !self.is_loading {
-            self.index(&stored, Put::Remove);
+            self.index(&stored, &Indexed::of(&self.dictionary), Put::Remove);
         }
         let bytes = stored.bytes as usize;
         self.bytes -= bytes;
@@ -302,8 +320,8 @@ impl State {
     }
 
     /// Changes the entity in all indexes of its rule.
-    fn index(&mut self, stored: &StoredEntity, put: Put) {
-        let keys = self.keys(stored);
+    fn index(&mut self, stored: &StoredEntity, indexed: &Indexed, put: Put) {
+        let keys = self.keys(stored, indexed);
         let apply = |partition: &mut Partition| keys.apply(partition, put);
         let owner = self.dictionary.value(stored.owner());
         let (group, rights) = (stored.group, stored.rights());
@@ -318,29 +336,24 @@ impl State {
         }
     }
 
-    /// The properties that state what is observed, as far as any entity has them.
-    pub(crate) fn observing(&self) -> [Option<Id>; 2] {
-        [vocabulary::OBSERVES, vocabulary::OBSERVED_PROPERTY]
-            .map(|predicate| self.dictionary.iri(predicate.as_str()))
-    }
-
-    fn keys(&self, stored: &StoredEntity) -> EntityKeys {
+    fn keys(&self, stored: &StoredEntity, indexed: &Indexed) -> EntityKeys {
         let entity = stored.entity;
         let scopes = stored.scopes();
         let scopes = scopes.filter_map(|scope| scope::normalize(self.dictionary.value(scope)));
-        let observing = self.observing();
         let mut observed = BTreeSet::new();
         let mut about = BTreeSet::new();
         for [subject, predicate, object] in stored.own_triples() {
-            if observing.contains(&Some(*predicate)) {
+            if indexed.observing.contains(&Some(*predicate)) {
                 observed.insert(*object);
             }
             if *subject != entity && self.dictionary.blank_scope(*subject).is_none() {
                 about.insert(*subject);
             }
         }
-        let uddi = class_of(&self.dictionary, stored.types())
-            .map(|class| UddiKeys::of(&self.dictionary, class, entity, stored.own_triples()));
+        let uddi = class_of(&self.dictionary, stored.types()).map(|class| {
+            let (dictionary, triples) = (&self.dictionary, stored.own_triples());
+            UddiKeys::of(dictionary, &indexed.uddi, class, entity, triples)
+        });
         let pieces = match stored.kind {
             EntityKind::Metadata => piece_keys::of(
                 &self.dictionary,
@@ -351,9 +364,12 @@ impl State {
             _ => None,
         };
         about.extend(pieces.as_ref().map(|(subject, _)| *subject));
+        let mut triples = stored.without_rights().to_vec();
+        triples.sort_unstable();
+        triples.dedup();
         EntityKeys {
             entity,
-            triples: stored.without_rights().iter().copied().collect(),
+            triples,
             pieces: pieces.map(|(_, keys)| keys).unwrap_or_default(),
             name: fold(self.dictionary.value(stored.name())).into(),
             scopes: scopes.map(Arc::from).collect(),
@@ -432,11 +448,12 @@ impl State {
         let mut predicates = Predicates::default();
         let id = self.dictionary.iri(key);
         if let Some(stored) = id.and_then(|id| self.stored(id)) {
-            let mut last = None;
-            for [_, predicate, _] in &stored.triples {
-                if last.replace(*predicate) != Some(*predicate) {
-                    predicates.insert(self.dictionary.value(*predicate));
-                }
+            let all = stored.triples.iter();
+            let mut all: Vec<Id> = all.map(|[_, predicate, _]| *predicate).collect();
+            all.sort_unstable();
+            all.dedup();
+            for predicate in all {
+                predicates.insert(self.dictionary.value(predicate));
             }
         }
         predicates
@@ -612,12 +629,10 @@ impl<'a> Fields<'a> {
     }
 
     /// (tModel, value) of its category bag.
-    pub(crate) fn categories(&self) -> impl Iterator<Item = [Id; 2]> + use<> {
-        let (dictionary, stored) = (self.dictionary, self.stored);
-        let class = class_of(dictionary, stored.types());
-        let keys =
-            class.map(|class| UddiKeys::of(dictionary, class, stored.entity, stored.own_triples()));
-        keys.into_iter().flat_map(|keys| keys.categories)
+    pub(crate) fn categories(&self, indexed: &Indexed) -> impl Iterator<Item = [Id; 2]> {
+        let triples = self.uddi_class().map(|_| self.own_triples());
+        let uddi = &indexed.uddi;
+        uddi.categories(self.stored.entity, triples.unwrap_or_default())
     }
 
     pub(crate) fn name(&self) -> &'a str {
@@ -692,3 +707,6 @@ pub(crate) fn class(name: &str) -> Option<NamedNode> {
     };
     NamedNode::new(format!("{namespace}{separator}{local}")).ok()
 }
+
+#[cfg(test)]
+mod tests;

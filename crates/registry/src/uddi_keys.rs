@@ -78,64 +78,103 @@ pub(crate) struct UddiKeys {
     pub(crate) place: Option<[u32; 2]>,
 }
 
+/// The numbers of the predicates that give keys, as far as any entity has them. They are looked up once for many
+/// entities.
+pub(crate) struct UddiPredicates {
+    name: Option<Id>,
+    modified: Option<Id>,
+    category: Option<Id>,
+    identifier: Option<Id>,
+    business_key: Option<Id>,
+    service_key: Option<Id>,
+    position: Option<Id>,
+    tmodel_key: Option<Id>,
+    key_value: Option<Id>,
+}
+
+impl UddiPredicates {
+    pub(crate) fn of(dictionary: &Dictionary) -> Self {
+        let id = |predicate: oxrdf::NamedNodeRef<'_>| dictionary.iri(predicate.as_str());
+        Self {
+            name: id(uddi::NAME),
+            modified: id(uddi::MODIFIED),
+            category: id(uddi::CATEGORY),
+            identifier: id(uddi::IDENTIFIER),
+            business_key: id(uddi::BUSINESS_KEY),
+            service_key: id(uddi::SERVICE_KEY),
+            position: id(uddi::POSITION),
+            tmodel_key: id(uddi::TMODEL_KEY),
+            key_value: id(uddi::KEY_VALUE),
+        }
+    }
+
+    /// (tModel, value) of the category bag of `entity`.
+    pub(crate) fn categories(
+        &self,
+        entity: Id,
+        triples: &[[Id; 3]],
+    ) -> impl Iterator<Item = [Id; 2]> {
+        let own = triples.iter().filter(move |[subject, predicate, _]| {
+            *subject == entity && Some(*predicate) == self.category
+        });
+        own.filter_map(|[_, _, node]| self.reference(triples, *node))
+    }
+
+    /// The tModel and the value of the reference `node`.
+    fn reference(&self, triples: &[[Id; 3]], node: Id) -> Option<[Id; 2]> {
+        let object = |predicate: Option<Id>| {
+            let mut statements = triples.iter();
+            let found = statements
+                .find(|[subject, verb, _]| *subject == node && Some(*verb) == predicate)?;
+            Some(found[2])
+        };
+        Some([
+            object(self.tmodel_key).unwrap_or(NO_TMODEL),
+            object(self.key_value)?,
+        ])
+    }
+}
+
 impl UddiKeys {
     /// The keys of `entity`, of `class`, with these triples.
     pub(crate) fn of(
         dictionary: &Dictionary,
+        predicates: &UddiPredicates,
         class: UddiClass,
         entity: Id,
         triples: &[[Id; 3]],
     ) -> Self {
-        let id = |predicate: oxrdf::NamedNodeRef<'_>| dictionary.iri(predicate.as_str());
-        let (name, modified) = (id(uddi::NAME), id(uddi::MODIFIED));
-        let (category, identifier) = (id(uddi::CATEGORY), id(uddi::IDENTIFIER));
         let parent = match class {
-            UddiClass::Service => id(uddi::BUSINESS_KEY),
-            UddiClass::Binding => id(uddi::SERVICE_KEY),
+            UddiClass::Service => predicates.business_key,
+            UddiClass::Binding => predicates.service_key,
             UddiClass::Business | UddiClass::TModel | UddiClass::Assertion => None,
         };
-        let position = id(uddi::POSITION);
         let (mut above, mut at) = (None, None);
         let mut keys = Self::default();
+        keys.categories
+            .extend(predicates.categories(entity, triples));
         let own = triples.iter().filter(|[subject, _, _]| *subject == entity);
         for [_, predicate, object] in own {
             let predicate = Some(*predicate);
             if predicate == parent {
                 above = above.or(Some(*object));
-            } else if predicate == position {
+            } else if predicate == predicates.position {
                 at = at.or_else(|| dictionary.integer(*object));
             }
-            if predicate == name {
+            if predicate == predicates.name {
                 let mut key = class.name_prefix(keys.names.is_empty());
                 key.push_str(&fold(dictionary.value(*object)));
                 keys.names.insert(key.into());
-            } else if predicate == category {
-                keys.categories
-                    .extend(reference(dictionary, triples, *object));
-            } else if predicate == identifier {
+            } else if predicate == predicates.identifier {
                 keys.identifiers
-                    .extend(reference(dictionary, triples, *object));
-            } else if predicate == modified && keys.saved.is_none() {
+                    .extend(predicates.reference(triples, *object));
+            } else if predicate == predicates.modified && keys.saved.is_none() {
                 keys.saved = saved(class, dictionary.value(*object));
             }
         }
         keys.place = above.map(|parent| [parent, at.unwrap_or(u32::MAX)]);
         keys
     }
-}
-
-/// The tModel and the value of the reference `node`.
-fn reference(dictionary: &Dictionary, triples: &[[Id; 3]], node: Id) -> Option<[Id; 2]> {
-    let object = |predicate: oxrdf::NamedNodeRef<'_>| {
-        let predicate = dictionary.iri(predicate.as_str())?;
-        let mut statements = triples.iter();
-        let found = statements.find(|[subject, verb, _]| *subject == node && *verb == predicate)?;
-        Some(found[2])
-    };
-    Some([
-        object(uddi::TMODEL_KEY).unwrap_or(NO_TMODEL),
-        object(uddi::KEY_VALUE)?,
-    ])
 }
 
 /// A time like `2026-03-20T09:48:43.456Z` as two numbers, the first with the class.

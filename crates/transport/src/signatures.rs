@@ -6,29 +6,28 @@
 //!
 //! The rules are those of [`chappe_soap::security`].
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+mod replays;
+
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use chappe_identity::CertificateName;
 use chappe_identity::certificate::{Certificate, RevocationStatus, SigningKey, TrustStore};
 use chappe_soap::security::{
-    Admitted, Answered, Expected, Mode, Policy, RECORD_BYTES, REPLAYS_MAX, ReplayCache,
-    SecurityError, Signer, admit, admit_answer,
+    Admitted, Answered, Expected, Mode, Policy, SecurityError, Signer, admit_answer, check,
 };
 use chappe_soap::{Envelope, Fault, FaultCode};
 use chappe_xml::{Element, Limits, Name};
 use ring::rand::SystemRandom;
 
 use crate::key_file;
+use replays::Replays;
 
 /// Maximum length of a file of certificates or of revocation lists in bytes; reason: lists grow with time.
 const PEM_BYTES_MAX: u64 = 16 << 20;
-/// Records that are forgotten before the file is written anew.
-const SLACK: usize = 4_096;
-
 /// The files of [`Signatures`], in PEM where nothing else is said.
 #[derive(Debug, Clone, Default)]
 pub struct SignatureFiles {
@@ -104,7 +103,7 @@ pub struct Signatures {
     trust: TrustStore,
     policy: Policy,
     signer: Option<Signer>,
-    replays: Mutex<Replays>,
+    replays: Replays,
     random: SystemRandom,
 }
 
@@ -157,13 +156,14 @@ impl Signatures {
             trust,
             policy,
             signer,
-            replays: Mutex::new(replays),
+            replays,
             random,
         })
     }
 
     /// Judges a message to an endpoint with this mode, and remembers it. If there are `addressees`, its signed
-    /// header `To` must be one of them. Takes as long as the disk needs to store a record.
+    /// header `To` must be one of them. Takes as long as the disk needs to store a record; messages that come
+    /// meanwhile are judged at the same time and stored together.
     ///
     /// # Errors
     /// The message is refused, or cannot be remembered.
@@ -179,13 +179,12 @@ impl Signatures {
             addressees,
             ..self.policy.clone()
         };
-        let mut replays = self.replays.lock().unwrap_or_else(PoisonError::into_inner);
-        let cache = &mut replays.cache;
-        let admitted = admit(document, mode, &policy, &self.trust, cache, unix_s())?;
-        if let Admitted::Signed(verified) = &admitted {
-            replays.append(verified.record.as_bytes())?;
-        }
-        Ok(admitted)
+        Ok(
+            match check(document, mode, &policy, &self.trust, unix_s())? {
+                None => Admitted::Unsigned,
+                Some(checked) => Admitted::Signed(Box::new(self.replays.accept(checked)?)),
+            },
+        )
     }
 
     /// Judges the answer to a request.
@@ -336,190 +335,4 @@ fn read_pem(path: &Path) -> Result<String, SignatureFileError> {
         Ok::<_, io::Error>(text)
     };
     read().map_err(wrong(path))
-}
-
-/// The messages that were accepted, in memory and in a file.
-#[derive(Debug)]
-struct Replays {
-    cache: ReplayCache,
-    /// `None`: they are remembered in memory only.
-    file: Option<ReplayFile>,
-}
-
-/// The file of accepted messages.
-#[derive(Debug)]
-struct ReplayFile {
-    path: PathBuf,
-    file: File,
-    /// The records of the file.
-    records: usize,
-    /// A record may be in the file in part: the file is written anew before another.
-    is_torn: bool,
-}
-
-impl Replays {
-    fn in_memory() -> Self {
-        Self {
-            cache: ReplayCache::empty(),
-            file: None,
-        }
-    }
-
-    /// A missing file has none: it is written before the first message is accepted.
-    fn open(path: &Path, unix_s: u64, policy: &Policy) -> io::Result<Self> {
-        let mut records = Vec::new();
-        match File::open(path) {
-            Ok(file) => {
-                let most = RECORD_BYTES * (2 * REPLAYS_MAX + SLACK);
-                file.take(most as u64).read_to_end(&mut records)?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-        let restored = ReplayCache::restore(&records, unix_s, policy.clock_skew);
-        if restored.damaged > 0 {
-            let (count, path) = (restored.damaged, path.display());
-            tracing::warn!(
-                "{count} records of {path} are damaged: messages signed before this start are refused"
-            );
-        }
-        let (file, records) = write_anew(path, &restored.cache)?;
-        Ok(Self {
-            cache: restored.cache,
-            file: Some(ReplayFile {
-                path: path.to_owned(),
-                file,
-                records,
-                is_torn: false,
-            }),
-        })
-    }
-
-    /// Stores a record durably, if there is a file.
-    fn append(&mut self, record: &[u8; RECORD_BYTES]) -> io::Result<()> {
-        let Some(stored) = &mut self.file else {
-            return Ok(());
-        };
-        if stored.is_torn || stored.records > 2 * self.cache.len() + SLACK {
-            // The message is in the cache, and so in the new file.
-            (stored.file, stored.records) = write_anew(&stored.path, &self.cache)?;
-            stored.is_torn = false;
-            return Ok(());
-        }
-        stored.is_torn = true;
-        stored.file.write_all(record)?;
-        stored.file.sync_data()?;
-        stored.is_torn = false;
-        stored.records += 1;
-        Ok(())
-    }
-}
-
-/// Replaces the file by one with what the cache remembers, durably.
-fn write_anew(path: &Path, cache: &ReplayCache) -> io::Result<(File, usize)> {
-    let new = path.with_extension("new");
-    let bytes = cache.to_bytes();
-    let mut file = File::create(&new)?;
-    file.write_all(&bytes)?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    if let Some(folder) = path.parent() {
-        File::open(folder)?.sync_all()?;
-    }
-    let file = OpenOptions::new().append(true).open(path)?;
-    Ok((file, bytes.len() / RECORD_BYTES))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use chappe_soap::{Addressing, AddressingVersion, Envelope};
-    use chappe_xml::Name;
-
-    /// The file of these tests.
-    const FILE: &str = "soap-replays";
-    const UNIX_S: u64 = 1_767_225_600;
-
-    fn file(name: &str) -> String {
-        let folder = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../identity/tests/certificates/"
-        );
-        std::fs::read_to_string(format!("{folder}{name}")).unwrap()
-    }
-
-    fn signed(number: u32) -> String {
-        let random = SystemRandom::new();
-        let key = SigningKey::from_pem(&file("p256.key"), &random).unwrap();
-        let signer = Signer::new(key, Certificate::from_pem(&file("p256.pem")).unwrap()).unwrap();
-        let addressing = Addressing::new(AddressingVersion::V200508, "urn:x/Set");
-        let body = Element::new(Name::new("urn:x", "Set")).with_text(number.to_string());
-        let envelope = Envelope::new(addressing).with_body(body);
-        signer
-            .sign(&envelope.to_element(), UNIX_S, &random)
-            .unwrap()
-    }
-
-    fn accept(replays: &mut Replays, message: &str) -> Result<(), String> {
-        let (trust, policy) = (
-            TrustStore::from_pem(&file("root.pem")).unwrap(),
-            Policy::default(),
-        );
-        let admitted = admit(
-            message.as_bytes(),
-            Mode::Required,
-            &policy,
-            &trust,
-            &mut replays.cache,
-            UNIX_S + 1,
-        );
-        match admitted.map_err(|error| error.to_string())? {
-            Admitted::Signed(verified) => replays
-                .append(verified.record.as_bytes())
-                .map_err(|error| error.to_string()),
-            Admitted::Unsigned => Err("unsigned".to_owned()),
-        }
-    }
-
-    #[test]
-    fn a_message_is_accepted_once_through_restarts_and_torn_records() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(FILE);
-        let open = || Replays::open(&path, UNIX_S + 1, &Policy::default()).unwrap();
-        let [first, second] = [1, 2].map(signed);
-        let mut replays = open();
-        accept(&mut replays, &first).unwrap();
-        assert!(accept(&mut replays, &first).is_err());
-        drop(replays);
-        // A part of a record, as a power cut may leave it.
-        let mut torn = OpenOptions::new().append(true).open(&path).unwrap();
-        torn.write_all(&[7; RECORD_BYTES / 2]).unwrap();
-        let mut replays = open();
-        assert!(accept(&mut replays, &first).is_err());
-        accept(&mut replays, &second).unwrap();
-        let mut replays = open();
-        for message in [&first, &second] {
-            assert!(accept(&mut replays, message).is_err());
-        }
-        assert_eq!(
-            std::fs::metadata(&path).unwrap().len(),
-            2 * RECORD_BYTES as u64
-        );
-    }
-
-    #[test]
-    fn a_failed_write_leaves_no_record_that_hides_the_next() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(FILE);
-        let mut replays = Replays::open(&path, UNIX_S + 1, &Policy::default()).unwrap();
-        let [first, second] = [1, 2].map(signed);
-        // A file that cannot be written stands for a full disk.
-        replays.file.as_mut().unwrap().file = File::open(&path).unwrap();
-        assert!(accept(&mut replays, &first).is_err());
-        accept(&mut replays, &second).unwrap();
-        let mut replays = Replays::open(&path, UNIX_S + 1, &Policy::default()).unwrap();
-        for message in [&first, &second] {
-            assert!(accept(&mut replays, message).is_err());
-        }
-    }
 }

@@ -83,10 +83,9 @@ impl Audit {
         }
         let subject_bytes = change.subject.as_ref().map_or(0, String::len);
         let subject_bytes = subject_bytes.min(4 * PATH_MAX);
-        if let Some(charge) = charge {
+        if charge.is_some_and(|charge| shares.settle(&charge, subject_bytes)) {
             let app = app.clone();
-            let settle = move || app.shares.audit().settle(&charge, subject_bytes);
-            let _ = tokio::task::spawn_blocking(settle).await;
+            let _ = tokio::task::spawn_blocking(move || app.shares.audit().save()).await;
         }
         let (of, element) = (app.clone(), element(change));
         // The record is written even if the client disconnects meanwhile.

@@ -194,28 +194,24 @@ impl AuditShares {
         taken.saturating_sub(self.started.elapsed()) <= (room.span / 2).max(charge.time)
     }
 
-    /// Counts text that was not known before the change, and saves what the account used if that grew by a part.
-    /// Waits for the disk; a failure is logged.
-    pub(super) fn settle(&self, charge: &AuditCharge, more_text_bytes: usize) {
+    /// Counts text that was not known before the change. Returns whether what the account used grew by a part, so that
+    /// it has to be saved.
+    pub(super) fn settle(&self, charge: &AuditCharge, more_text_bytes: usize) -> bool {
         let Some(room) = self.room else {
-            return;
+            return false;
         };
         let text_bytes = charge.text_bytes.saturating_add(more_text_bytes);
         let more = room.time_of(text_bytes, charge.percent) - charge.time;
-        {
-            let mut all = self.used();
-            let Some(used) = all.get_mut(&charge.account) else {
-                return;
-            };
-            used.until += more;
-            if used.until < used.saved + room.span / SAVED_PARTS {
-                return;
-            }
-        }
-        self.save();
+        let mut all = self.used();
+        let Some(used) = all.get_mut(&charge.account) else {
+            return false;
+        };
+        used.until += more;
+        used.until >= used.saved + room.span / SAVED_PARTS
     }
 
-    fn save(&self) {
+    /// Saves what the accounts used. Waits for the disk; a failure is logged.
+    pub(super) fn save(&self) {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let (now, time) = (self.started.elapsed(), clock::now().0);
         let items: Vec<(String, Timestamp)> = {
@@ -325,7 +321,9 @@ mod tests {
         let before = shares(&directory, 1_000_000, 0);
         let mut count = 0;
         while let Ok(charge) = before.take("ann", 25, 100) {
-            before.settle(&charge, 0);
+            if before.settle(&charge, 0) {
+                before.save();
+            }
             count += 1;
         }
         drop(before);
@@ -346,7 +344,7 @@ mod tests {
         for _ in 0..10_000 {
             let charge = shares.take("ann", 1, 1_000).unwrap();
             assert!(shares.has_half(&charge));
-            shares.settle(&charge, 10);
+            assert!(!shares.settle(&charge, 10));
         }
     }
 }

@@ -78,7 +78,7 @@ pub(super) async fn list(
     let after = paging.after("documents")?;
     let reader = caller.reader();
     let found = uddi::run(&app, &caller, move |app| {
-        let inquiry = app.registry.uddi(&reader);
+        let inquiry = uddi::inquiry(app, &reader);
         inquiry.documents(after.as_deref(), Some(limit))
     });
     let found = found
@@ -103,7 +103,7 @@ pub(super) async fn one(
 ) -> Result<Response, Problem> {
     let reader = caller.reader();
     let found = uddi::run(&app, &caller, move |app| {
-        app.registry.uddi(&reader).document(&key)
+        uddi::inquiry(app, &reader).document(&key)
     });
     let (document, bytes) = found
         .await
@@ -248,7 +248,7 @@ pub(super) async fn delete(
         let (of, key) = (caller.clone(), key.clone());
         let removed = uddi::run(&app, &caller, move |app| {
             // A hidden document is unknown.
-            app.registry.uddi(&of.reader()).document(&key)?;
+            uddi::inquiry(app, &of.reader()).document(&key)?;
             wsdl::remove(app, &of, &key)
         });
         let publication = removed.await.and_then(|removed| removed);
@@ -323,7 +323,7 @@ pub(super) async fn services(
     };
     let reader = caller.reader();
     let found = uddi::run(&app, &caller, move |app| {
-        app.registry.uddi(&reader).find_services(&ask)
+        uddi::inquiry(app, &reader).find_services(&ask)
     });
     let found = found
         .await

@@ -14,9 +14,9 @@ use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, Request as HttpRequest, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use chappe_identity::{Host, Reach, Role, Token};
+use chappe_identity::{Host, Principal, Reach, Role, Token};
 use chappe_registry::uddi::message::{self, Answer, Message, Port, Request};
-use chappe_registry::uddi::{Error, ErrorCode, Publisher, Values};
+use chappe_registry::uddi::{Error, ErrorCode, Inquiry, Publisher, Values};
 use chappe_registry::{Access, Attempts, Publication};
 use chappe_transport::Hop;
 use chappe_xml::Limits;
@@ -25,6 +25,7 @@ use super::guard::for_the_whole_node;
 use super::params;
 use super::parts;
 use super::publish::room;
+use super::sparql;
 use crate::accounts::{Audit, AuditCharge, Caller, Change, Refusal};
 use crate::clock;
 use crate::permits::RequestKind;
@@ -107,6 +108,12 @@ pub(super) async fn read(app: &App, body: Body) -> Result<Bytes, Error> {
     })
 }
 
+/// Inquiries of this reader, each with the time of a query.
+pub(super) fn inquiry(app: &App, reader: &Principal) -> Inquiry {
+    let (_, interrupt) = sparql::limits(app);
+    app.registry.uddi(reader).until(interrupt)
+}
+
 /// Runs work on a thread that may block, with a permit of the caller.
 pub(super) async fn run<T: Send + 'static>(
     app: &App,
@@ -166,7 +173,7 @@ pub(super) async fn inquire(
                 Ok(message) => message.request,
                 Err(fault) => return faulty(message::fault_text(fault)),
             };
-            let inquiry = app.registry.uddi(&reader);
+            let inquiry = inquiry(app, &reader);
             match inquiry.answer(request, &app.taxonomies) {
                 Ok(answer) => {
                     let answer = answer.with_discovery_urls(&base);

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::params::Params;
 use super::parts;
 use super::problem::Problem;
-use super::uddi::{run, soap};
+use super::uddi::{inquiry, run, soap};
 use crate::accounts::Caller;
 use crate::shared::App;
 
@@ -82,7 +82,7 @@ pub(super) async fn get(
     let base = parts::own_url(&app, &headers);
     let reader = caller.reader();
     let answered = run(&app, &caller, move |app| {
-        app.registry.uddi(&reader).answer(request, &app.taxonomies)
+        inquiry(app, &reader).answer(request, &app.taxonomies)
     });
     let answer: Answer = match answered.await.and_then(|answered| answered) {
         Ok(answer) => answer,

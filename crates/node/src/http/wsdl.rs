@@ -82,7 +82,7 @@ async fn inquire(app: &App, caller: Caller, message: Message) -> Result<Response
     }
     let reader = caller.reader();
     let answered = uddi::run(app, &caller, move |app| {
-        message.request.answer(&app.registry.uddi(&reader))
+        message.request.answer(&uddi::inquiry(app, &reader))
     });
     let answer = answered.await??;
     Ok(uddi::soap(StatusCode::OK, answer.to_text()))
@@ -142,7 +142,7 @@ async fn run(
         Request::Remove(name) => {
             let of = caller.clone();
             let removed = uddi::run(app, caller, move |app| {
-                let (document, _) = app.registry.uddi(&of.reader()).document_at(&name)?;
+                let (document, _) = uddi::inquiry(app, &of.reader()).document_at(&name)?;
                 let publication = remove(app, &of, &document.key)?;
                 Ok::<_, Error>((Answer::Removed(document.key), publication))
             });

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use super::find::{Criterion, MAX_PAGE, Metadata, Page};
 use super::wsdl_part::{WsdlPart, message_name};
 use crate::dictionary::Id;
+use crate::limits::Interrupt;
 use crate::uddi::graph::Graph;
 use crate::uddi::{Error, ErrorCode, Key as _, ServiceKey, TModelKey};
 use crate::uddi_keys::UddiClass;
@@ -71,7 +72,7 @@ impl Metadata {
         limit: usize,
     ) -> Result<Page<WsdlPart>, Error> {
         let state = self.state();
-        let graph = Graph::limited(state, self.principal());
+        let graph = Graph::limited(state, self.principal(), &Interrupt::never());
         let mut candidates = Vec::new();
         if !ask.message.is_empty() {
             candidates.push(operations_of(&graph, &self.messages(&graph, &ask.message)?));
@@ -94,7 +95,7 @@ impl Metadata {
             }
         };
         let page = page(&graph, &found, after, limit, is_wanted)?;
-        graph.check_size()?;
+        graph.check_limits()?;
         Ok(page)
     }
 
@@ -109,12 +110,12 @@ impl Metadata {
         limit: usize,
     ) -> Result<Page<String>, Error> {
         let state = self.state();
-        let graph = Graph::limited(state, self.principal());
+        let graph = Graph::limited(state, self.principal(), &Interrupt::never());
         let parts = self.parts(asked, &[])?;
         let messages = graph.subjects_of(v::PART, &parts);
         let found = graph.subjects_of(v::OPERATION, &operations_of(&graph, &messages));
         let page = page(&graph, &found, after, limit, |iri| Ok(Some(iri.to_owned())))?;
-        graph.check_size()?;
+        graph.check_limits()?;
         Ok(page)
     }
 

@@ -1,6 +1,6 @@
 //! Memory follows the journal: at the start, after changes of other writers, and from another node's snapshot.
 
-use std::sync::{Arc, PoisonError, mpsc};
+use std::sync::{Arc, PoisonError};
 
 use super::leases::{LeaseChanges, note_leases};
 use super::{Inner, Writer};
@@ -12,8 +12,7 @@ use crate::state::State;
 
 /// Records read from the journal at a time.
 const READ_BATCH: usize = 256;
-/// Records decoded at a time while others are applied; reason: a few batches are in memory then.
-const READ_AHEAD_BATCH: usize = 64;
+
 impl Inner {
     /// Reads the records that memory lacks from the journal, and forgets changes in flight that it has
     /// refused.
@@ -37,9 +36,6 @@ impl Inner {
     }
 
     fn follow(&self, writer: &mut Writer) -> Result<(), Error> {
-        if writer.is_opening {
-            self.follow_ahead(writer);
-        }
         loop {
             let records = match self.read_records(writer.applied + 1, READ_BATCH) {
                 Err(JournalError::Trimmed { snapshot, .. }) => {
@@ -55,31 +51,6 @@ impl Inner {
                 self.apply(writer, position, record);
             }
         }
-    }
-
-    /// Applies records while another thread reads and decodes those after them, up to the first that cannot be
-    /// read: [`Inner::follow`] continues there.
-    fn follow_ahead(&self, writer: &mut Writer) {
-        let (sender, read) = mpsc::sync_channel(1);
-        let first = writer.applied + 1;
-        std::thread::scope(|scope| {
-            let reader = std::thread::Builder::new().name("chappe-journal".to_owned());
-            let reader = reader.spawn_scoped(scope, move || {
-                let mut from = first;
-                while let Ok(records) = self.read_records(from, READ_AHEAD_BATCH) {
-                    from += records.len() as u64;
-                    if records.is_empty() || sender.send(records).is_err() {
-                        break;
-                    }
-                }
-            });
-            // Without the thread, the sender is dropped: nothing is read ahead.
-            if reader.is_ok() {
-                for (position, record) in read.into_iter().flatten() {
-                    self.apply(writer, position, record);
-                }
-            }
-        });
     }
 
     /// The records of the journal from position `from`, at most `max`.

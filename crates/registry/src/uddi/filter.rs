@@ -135,7 +135,7 @@ impl Reference {
         for partition in &graph.partitions {
             for [t, v] in self.pairs.iter().copied() {
                 let keys = bag.index(partition).iter_from(|key| *key < [t, v, 0]);
-                let keys = keys.take_while(|key| key.starts_with(&[t, v]));
+                let keys = keys.take_while(|key| key.starts_with(&[t, v]) && graph.step());
                 holders.extend(keys.map(|[_, _, entity]| entity));
             }
         }

@@ -11,8 +11,10 @@ use super::error::{Error, ErrorCode};
 use super::key::{BusinessKey, Key, ServiceKey};
 use super::value::{BindingTemplate, BusinessEntity, BusinessService};
 use super::{decode, encode};
+use crate::budget::{Budget, QueryTraits};
 use crate::dictionary::Id;
 use crate::entity::Entity;
+use crate::limits::{Interrupt, SparqlLimits};
 use crate::partition::{Partition, Range};
 use crate::rights::Right;
 use crate::state::{Fields, State};
@@ -38,6 +40,8 @@ pub(crate) struct Graph<'a> {
     principal: &'a Principal,
     /// What may still be read; `None`: anything.
     left: Cell<Option<usize>>,
+    /// The work that may still be done; `None`: any.
+    budget: Option<Arc<Budget>>,
 }
 
 impl<'a> Graph<'a> {
@@ -47,14 +51,29 @@ impl<'a> Graph<'a> {
             partitions: state.visible(principal),
             principal,
             left: Cell::new(None),
+            budget: None,
         }
     }
 
-    /// The graph for one answer, of which [`MAX_ANSWER_BYTES`] can be read.
-    pub(crate) fn limited(state: &'a State, principal: &'a Principal) -> Self {
-        let graph = Self::new(state, principal);
-        graph.left.set(Some(MAX_ANSWER_BYTES));
-        graph
+    /// The graph for one answer, of which [`MAX_ANSWER_BYTES`] can be read, with the steps of a SPARQL query and until
+    /// `interrupt`.
+    pub(crate) fn limited(
+        state: &'a State,
+        principal: &'a Principal,
+        interrupt: &Interrupt,
+    ) -> Self {
+        let (limits, traits) = (SparqlLimits::default(), QueryTraits::default());
+        Self {
+            left: Cell::new(Some(MAX_ANSWER_BYTES)),
+            budget: Some(Budget::new(&limits, interrupt, traits)),
+            ..Self::new(state, principal)
+        }
+    }
+
+    /// Counts an index entry or an entity that is visited; false once the budget is spent.
+    pub(crate) fn step(&self) -> bool {
+        let mut budget = self.budget.iter();
+        budget.all(|budget| budget.step().is_ok())
     }
 
     pub(crate) fn principal(&self) -> &Principal {
@@ -73,8 +92,13 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Refuses an answer that would be too large: what it lacks looks as if it did not exist.
-    pub(crate) fn check_size(&self) -> Result<(), Error> {
+    /// Refuses an answer that would be too large, or takes too long: what it lacks looks as if it did not exist.
+    pub(crate) fn check_limits(&self) -> Result<(), Error> {
+        let verdict = self.budget.as_ref().map(|budget| budget.verdict());
+        if let Some(Err(spent)) = verdict {
+            let detail = format!("{spent}; ask with more criteria, or for fewer entities");
+            return Err(Error::new(ErrorCode::Busy, detail));
+        }
         if self.left.get() != Some(0) {
             return Ok(());
         }
@@ -85,7 +109,7 @@ impl<'a> Graph<'a> {
 
     /// The fields of the entity `id`, if it is of `class`.
     pub(crate) fn fields(&self, id: Id, class: UddiClass) -> Option<Fields<'a>> {
-        let fields = self.state.fields(id)?;
+        let fields = self.state.fields(id).filter(|_| self.step())?;
         (fields.uddi_class() == Some(class)).then_some(fields)
     }
 
@@ -118,6 +142,7 @@ impl<'a> Graph<'a> {
         let range = Range::of(None, Some(predicate), Some(object));
         let partitions = self.partitions.iter();
         let triples = partitions.flat_map(|partition| partition.triples(range));
+        let triples = triples.take_while(|_| self.step());
         triples.map(|[subject, _, _]| subject).collect()
     }
 
@@ -148,9 +173,8 @@ impl<'a> Graph<'a> {
             return false;
         };
         let triple = [subject, predicate, object];
-        self.partitions
-            .iter()
-            .any(|partition| partition.contains(triple))
+        let mut partitions = self.partitions.iter();
+        self.step() && partitions.any(|partition| partition.contains(triple))
     }
 
     /// The children of `parent`, which is of the class above `class`, in order. A child counts

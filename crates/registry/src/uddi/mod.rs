@@ -86,6 +86,9 @@ pub use value::{
     PublisherAssertion, Reachable, TModel, TModelInstanceInfo, Text, UrlType,
 };
 
+use crate::limits::Interrupt;
+#[cfg(doc)]
+use crate::limits::SparqlLimits;
 use crate::registry::Registry;
 use crate::state::State;
 use graph::Graph;
@@ -103,10 +106,7 @@ impl Registry {
     /// Inquiries over what `principal` may see now.
     #[must_use]
     pub fn uddi(&self, principal: &Principal) -> Inquiry {
-        Inquiry {
-            state: self.snapshot(),
-            principal: principal.clone(),
-        }
+        Inquiry::of(self.snapshot(), principal.clone())
     }
 }
 
@@ -114,12 +114,24 @@ impl Registry {
 pub struct Inquiry {
     state: Arc<State>,
     principal: Principal,
+    interrupt: Interrupt,
 }
 
 impl Inquiry {
     /// Inquiries over this state.
     pub(crate) fn of(state: Arc<State>, principal: Principal) -> Self {
-        Self { state, principal }
+        Self {
+            state,
+            principal,
+            interrupt: Interrupt::never(),
+        }
+    }
+
+    /// The same inquiries, each of which fails with `E_busy` once `interrupt` says so. Without, one fails after as
+    /// many steps as a SPARQL query ([`SparqlLimits`]).
+    #[must_use]
+    pub fn until(self, interrupt: Interrupt) -> Self {
+        Self { interrupt, ..self }
     }
 
     /// find_service among these services; `None`: among all.
@@ -131,23 +143,23 @@ impl Inquiry {
         self.ask(|graph| find::services(graph, ask, among))
     }
 
-    /// Runs an inquiry, whose answer has a limit.
+    /// Runs an inquiry, whose answer and work have limits.
     pub(crate) fn ask<T>(
         &self,
         run: impl FnOnce(&Graph<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let graph = Graph::limited(&self.state, &self.principal);
+        let graph = Graph::limited(&self.state, &self.principal, &self.interrupt);
         let answer = run(&graph);
-        // Beyond the limit everything looks as if it did not exist.
-        graph.check_size()?;
+        // Beyond a limit everything looks as if it did not exist.
+        graph.check_limits()?;
         answer
     }
 
     /// find_business.
     ///
     /// # Errors
-    /// `E_nameTooLong`, `E_tooManyOptions`; `E_messageTooLarge` for an answer of more than
-    /// [`MAX_ANSWER_BYTES`], as of all inquiries.
+    /// `E_nameTooLong`, `E_tooManyOptions`; as of all inquiries, `E_messageTooLarge` for an answer of more than
+    /// [`MAX_ANSWER_BYTES`], and `E_busy` if it takes too long ([`Inquiry::until`]).
     pub fn find_business(&self, ask: &FindBusiness) -> Result<List<BusinessInfo>, Error> {
         self.ask(|graph| find::businesses(graph, ask))
     }

@@ -15,7 +15,7 @@ use super::value::{BindingTemplate, BusinessEntity, BusinessService, PublisherAs
 use super::{Owned, save};
 use crate::access::Access;
 use crate::entity::{Entity, EntityKind};
-use crate::limits::Room;
+use crate::limits::{Interrupt, Room};
 use crate::record::Step;
 use crate::registry::{Publication, Registry};
 use crate::time::timestamp;
@@ -380,7 +380,7 @@ impl<'a> Publisher<'a> {
     /// `E_messageTooLarge`.
     pub fn registered_info(&self) -> Result<RegisteredInfo, Error> {
         let state = self.registry.snapshot();
-        let graph = Graph::limited(&state, &self.principal);
+        let graph = Graph::limited(&state, &self.principal, &Interrupt::never());
         let businesses = assertion::businesses_of(&graph, self.name).into_iter();
         let tmodels = assertion::owned(&graph, self.name, UddiClass::TModel).into_iter();
         let tmodels = tmodels.filter_map(|id| {
@@ -395,7 +395,7 @@ impl<'a> Publisher<'a> {
                 .filter_map(|id| business_info(&graph, id, |_| true))
                 .collect(),
         };
-        graph.check_size()?;
+        graph.check_limits()?;
         Ok(info)
     }
 }

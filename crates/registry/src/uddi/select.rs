@@ -143,10 +143,10 @@ impl Selection {
             .unwrap_or_default();
         for (other, filter) in self.filters.iter().enumerate() {
             if other != at {
-                found.retain(|id| filter.accepts(graph, self.class, *id));
+                found.retain(|id| graph.step() && filter.accepts(graph, self.class, *id));
             }
         }
-        found.retain(|id| self.is_shown(graph, *id) && self.has_name(graph, *id));
+        found.retain(|id| graph.step() && self.is_shown(graph, *id) && self.has_name(graph, *id));
         found
     }
 
@@ -182,7 +182,7 @@ impl Selection {
             let keys = partition.saved.iter_from(|key| *key < [class << 28, 0, 0]);
             for [day, time, id] in keys.take_while(|key| is_saved_class(self.class, key[0])) {
                 // Equal times are ordered by key: all of them are read.
-                if count > enough && last != Some([day, time]) {
+                if !graph.step() || count > enough && last != Some([day, time]) {
                     break;
                 }
                 if self.is_shown(graph, id) && self.has_name(graph, id) && found.insert(id) {
@@ -246,7 +246,8 @@ impl Selection {
         let keys = partition.uddi_names.iter_from(|key| *key.text < *start);
         for key in keys.take_while(|key| key.text.starts_with(&start)) {
             let is_after = pattern.is_some_and(NamePattern::is_exact) && *key.text != *start;
-            if is_after || count > enough && last.as_ref() != Some(&key.text) {
+            let is_enough = count > enough && last.as_ref() != Some(&key.text);
+            if is_after || is_enough || !graph.step() {
                 break;
             }
             let folded = key.text.get(class.len()..).unwrap_or_default();
@@ -276,7 +277,7 @@ impl Selection {
         }
         let empty = String::new();
         let names = partition.names.iter_from(|key| *key.text < *empty);
-        for key in names.take_while(|key| key.text.is_empty()) {
+        for key in names.take_while(|key| key.text.is_empty() && graph.step()) {
             if graph.fields(key.entity, self.class).is_some() {
                 found.insert(key.entity);
             }
@@ -297,7 +298,7 @@ pub(crate) fn sorted(
 
 fn row<'a>(graph: &Graph<'a>, id: Id) -> Option<Row<'a>> {
     let state = graph.state;
-    let fields = state.fields(id)?;
+    let fields = state.fields(id).filter(|_| graph.step())?;
     let first = |predicate| {
         let object = fields.objects(predicate).next();
         object.map_or("", |id| state.dictionary.value(id))

@@ -63,7 +63,7 @@ pub use replay::{
 };
 pub use sign::{LIFETIME, Signer};
 pub use signed_info::REFERENCES_MAX;
-pub use verify::{Admitted, Verified, admit, verify};
+pub use verify::{Admitted, Checked, Verified, admit, check, verify};
 
 use chappe_xml::Name;
 use chappe_xml::canonical::Exclusive;

@@ -117,13 +117,72 @@ pub fn admit(
     replays: &mut ReplayCache,
     unix_s: u64,
 ) -> Result<Admitted, SecurityError> {
+    let checked = check(document, mode, policy, trust, unix_s)?;
+    let verified = checked.map(|checked| checked.accept(replays)).transpose()?;
+    Ok(match verified {
+        None => Admitted::Unsigned,
+        Some(verified) => Admitted::Signed(Box::new(verified)),
+    })
+}
+
+/// Judges a message by the mode of an endpoint, apart from replays; `None` for a message without a signature. It
+/// needs no cache of messages, so many messages can be checked at once.
+///
+/// # Errors
+/// Those of [`admit`].
+pub fn check(
+    document: &[u8],
+    mode: Mode,
+    policy: &Policy,
+    trust: &TrustStore,
+    unix_s: u64,
+) -> Result<Option<Checked>, SecurityError> {
     if mode == Mode::Off {
-        return Ok(Admitted::Unsigned);
+        return Ok(None);
     }
-    match verify(document, policy, trust, replays, unix_s) {
-        Ok(verified) => Ok(Admitted::Signed(Box::new(verified))),
-        Err(SecurityError::NotSigned) if mode == Mode::Accepted => Ok(Admitted::Unsigned),
-        Err(error) => Err(error),
+    match check_signature(document, policy, trust, unix_s) {
+        Err(SecurityError::NotSigned) if mode == Mode::Accepted => Ok(None),
+        checked => checked.map(Some),
+    }
+}
+
+/// A message whose signature is valid. Whether it is a replay is not known yet.
+pub struct Checked {
+    certificate: Certificate,
+    parts: Parts,
+    timestamp: Timestamp,
+    /// Tells the message from all others.
+    message: [u8; 32],
+    soap: &'static str,
+    unix_s: u64,
+}
+
+impl std::fmt::Debug for Checked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut debug = f.debug_struct("Checked");
+        debug.field("certificate", &self.certificate);
+        debug.finish_non_exhaustive()
+    }
+}
+
+impl Checked {
+    /// The message, if it was not accepted before; `replays` remembers it.
+    ///
+    /// # Errors
+    /// The message was accepted before, or that cannot be known or remembered.
+    pub fn accept(self, replays: &mut ReplayCache) -> Result<Verified, SecurityError> {
+        let times = (self.timestamp.created, self.timestamp.last);
+        let key_hash = self.certificate.key_hash();
+        let record = replays.accept(self.message, &key_hash, times, self.unix_s)?;
+        Ok(Verified {
+            certificate: self.certificate,
+            headers: self.parts.headers,
+            body: self.parts.body,
+            unsigned_headers: self.parts.unsigned_headers,
+            created_unix_s: times.0,
+            record,
+            soap: self.soap,
+        })
     }
 }
 
@@ -141,6 +200,15 @@ pub fn verify(
     replays: &mut ReplayCache,
     unix_s: u64,
 ) -> Result<Verified, SecurityError> {
+    check_signature(document, policy, trust, unix_s)?.accept(replays)
+}
+
+fn check_signature(
+    document: &[u8],
+    policy: &Policy,
+    trust: &TrustStore,
+    unix_s: u64,
+) -> Result<Checked, SecurityError> {
     let layout = Layout::read(document, policy.limits)?;
     let Some((signature, signed_info)) = &layout.signature else {
         return Err(SecurityError::NotSigned);
@@ -173,16 +241,13 @@ pub fn verify(
     context.update(&form);
     let mut message = [0; 32];
     message.copy_from_slice(context.finish().as_ref());
-    let times = (timestamp.created, timestamp.last);
-    let record = replays.accept(message, &certificate.key_hash(), times, unix_s)?;
-    Ok(Verified {
+    Ok(Checked {
         certificate,
-        headers: parts.headers,
-        body: parts.body,
-        unsigned_headers: parts.unsigned_headers,
-        created_unix_s: timestamp.created,
-        record,
+        parts,
+        timestamp,
+        message,
         soap: layout.soap,
+        unix_s,
     })
 }
 

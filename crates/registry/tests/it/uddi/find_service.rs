@@ -1,7 +1,8 @@
 //! UDDI 2.04 API specification: find_service, and appendix E, search qualifiers.
 
+use chappe_registry::Interrupt;
 use chappe_registry::uddi::{
-    BusinessKey, BusinessService, ErrorCode, FindCall, FindQualifiers, FindService,
+    BusinessKey, BusinessService, ErrorCode, FindBusiness, FindCall, FindQualifiers, FindService,
     GENERAL_KEYWORDS, KeyedReference, Language, MAX_ROWS, Text,
 };
 
@@ -387,4 +388,40 @@ fn qualifiers_of_businesses_are_ignored() {
         assert_eq!(parsed, FindQualifiers::default());
         assert_eq!(names(&desk, &named(&["a"], &[word])), ["a"]);
     }
+}
+
+/// An inquiry whose time is over fails whole: no find gives a part of its answer as if it were all.
+#[test]
+fn an_inquiry_that_takes_too_long_fails() {
+    // The interrupt is asked every few hundred steps.
+    let names: Vec<String> = (0..300).map(|number| format!("Heart {number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let (desk, business) = with_services(&names);
+    let asks = [
+        named(&["%heart%"], &[]),
+        named(&["heart"], &["sortByDateAsc"]),
+        named(&["heart"], &["sortByNameDesc", "caseSensitiveMatch"]),
+        FindService {
+            business_key: Some(business),
+            ..FindService::default()
+        },
+    ];
+    for ask in &asks {
+        let find = |interrupt| desk.inquiry().until(interrupt).find_service(ask);
+        let whole = find(Interrupt::never()).unwrap();
+        let expected = match ask.qualifiers.case_sensitive_match {
+            true => 0,
+            false => names.len(),
+        };
+        assert_eq!((whole.items.len(), whole.is_truncated), (expected, false));
+        let error = find(Interrupt::when(|| true)).unwrap_err();
+        assert_eq!(error.code, ErrorCode::Busy, "{error}");
+        assert!(error.to_string().contains("time limit"), "{error}");
+    }
+    let of_services = FindBusiness {
+        names: vec![Text::plain("Ward")],
+        ..FindBusiness::default()
+    };
+    let late = desk.inquiry().until(Interrupt::when(|| true));
+    assert_eq!(code(late.find_business(&of_services)), ErrorCode::Busy);
 }
