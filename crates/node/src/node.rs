@@ -168,8 +168,6 @@ impl Node {
         crate::written::register(&app).await;
         crate::links::start(&app, sockets).await?;
         crate::kad::start(&app)?;
-        #[cfg(feature = "dds")]
-        crate::dds::notify_fragment_memory(&app);
         let mut tasks = JoinSet::new();
         let serving = http::Serving {
             router: http::router(app.clone()),
