@@ -109,13 +109,12 @@ def main(*words: str) -> None:
     held = True
     trials = [("10.77.0.1", "10.77.0.9", True), ("10.77.0.1", "10.99.0.1", False), ("10.77.0.1", "10.78.0.9", False),
               ("127.0.0.1", "10.77.0.9", False), ("127.0.0.1", "10.99.0.1", False)]
-    for library in ("rustdds", "cyclone"):
-        for number, (interface, address, within) in enumerate(trials, 1):
-            count = trial([*words, "--library", library], ends, interface, address, number)
-            right = (count > 0) == within
-            held &= right
-            print(f"   {'ok' if right else 'FAILED'}: {library} on {interface} sends {count} packets to {address}, which "
-                  f"was forged and is {'within' if within else 'beyond'} its network", flush=True)
+    for number, (interface, address, within) in enumerate(trials, 1):
+        count = trial(list(words), ends, interface, address, number)
+        right = (count > 0) == within
+        held &= right
+        print(f"   {'ok' if right else 'FAILED'}: DDS on {interface} sends {count} packets to {address}, which was forged "
+              f"and is {'within' if within else 'beyond'} its network", flush=True)
     sys.exit(0 if held else 1)
 
 

@@ -60,7 +60,7 @@ def write(participant, topic, samples) -> None:
     if not made.wait_for_acks(duration(seconds=PATIENCE_S)):
         sys.exit("not all is acknowledged")
     print(f"written {count}", flush=True)
-    # A reader of RustDDS loses what it has acknowledged and not taken when its writer leaves.
+    # A volatile writer stays until its reader has taken everything: not every library keeps it.
     sys.stdin.read()
 
 

@@ -1,5 +1,5 @@
 """DDS with Cyclone DDS (its Python package): samples of 5, 100 and 200 kB in both directions, none lost, none
-repeated, with either library below Chappe, and between the two; a node that takes a typed stream from a Cyclone writer and publishes it to a Cyclone reader, both
+repeated; a node that takes a typed stream from a Cyclone writer and publishes it to a Cyclone reader, both
 with types made from the node's IDL, which Cyclone's compiler takes.
 
     python3 check/dds/run.py CHAPPE DDS_PEER WORK
@@ -107,14 +107,10 @@ def octets(peer: str, work: pathlib.Path) -> None:
     cyclone = [sys.executable, str(HERE / "peer.py")]
     for size in SIZES:
         count, bytes_ = str(COUNT), str(size)
-        over_cyclone = [peer, "--library", "cyclone"]
         for name, reader, writer in [
-                ("RustDDS to Cyclone", [*cyclone, "read-octets"], [peer, "write"]),
-                ("Cyclone to RustDDS", [peer, "read"], [*cyclone, "write-octets"]),
-                ("Chappe over Cyclone to Cyclone", [*cyclone, "read-octets"], [*over_cyclone, "write"]),
-                ("Cyclone to Chappe over Cyclone", [*over_cyclone, "read"], [*cyclone, "write-octets"]),
-                ("RustDDS to Chappe over Cyclone", [*over_cyclone, "read"], [peer, "write"]),
-                ("Chappe over Cyclone to RustDDS", [peer, "read"], [*over_cyclone, "write"])]:
+                ("Chappe to Cyclone", [*cyclone, "read-octets"], [peer, "write"]),
+                ("Cyclone to Chappe", [peer, "read"], [*cyclone, "write-octets"]),
+                ("Chappe to Chappe", [peer, "read"], [peer, "write"])]:
             topic = f"chappe/{size}/{name.replace(' ', '_')}"
             begun = time.monotonic()
             said = Pair([*reader, DOMAIN, topic, count], [*writer, DOMAIN, topic, count, bytes_], types).ends()

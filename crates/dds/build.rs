@@ -1,43 +1,128 @@
-//! With the feature `cyclone`: finds Cyclone DDS on this system and compiles the C shim for it. Without the
-//! feature it does nothing.
+//! Builds Cyclone DDS from the sources in `cyclonedds-src`, and the C shim for it, and sets the configuration `cyclone`.
+//!
+//! Without CMake or a C compiler the crate is built without the library, with a warning, so that the rest of the
+//! workspace needs neither. Opening a participant then fails with the remedy.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SHIM: &str = "src/unsafe_cyclone/shim.c";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    #[cfg(feature = "cyclone")]
-    cyclone();
+    println!("cargo::rerun-if-changed={SHIM}");
+    println!("cargo::rerun-if-env-changed=CMAKE");
+    println!("cargo::rustc-check-cfg=cfg(cyclone)");
+    match build() {
+        Ok(()) => println!("cargo::rustc-cfg=cyclone"),
+        Err(why) => println!(
+            "cargo::warning=built without DDS: {why} (hint: install CMake and a C compiler; Debian: apt-get install \
+             cmake gcc; then touch crates/dds/build.rs)"
+        ),
+    }
 }
 
-#[cfg(feature = "cyclone")]
-fn cyclone() {
-    const SHIM: &str = "src/unsafe_cyclone/shim.c";
-    println!("cargo::rerun-if-changed={SHIM}");
-    // Other versions name the library structs that the shim reads differently.
-    let found = pkg_config::Config::new()
-        .cargo_metadata(false)
-        .range_version("0.10.2".."0.11")
-        .probe("CycloneDDS");
-    let library = match found {
-        Ok(library) => library,
-        Err(error) => {
-            println!(
-                "cargo::error=the feature `cyclone` wants Cyclone DDS 0.10 with its headers \
-                 (Debian: cyclonedds-dev, pkg-config): {error}"
-            );
-            return;
-        }
-    };
-    let mut build = cc::Build::new();
-    build
-        .file(SHIM)
-        .includes(&library.include_paths)
+fn build() -> Result<(), String> {
+    let source = cyclonedds_src::source_dir();
+    let build = PathBuf::from(env::var_os("OUT_DIR").ok_or("no OUT_DIR")?).join("cyclone");
+    library(&source, &build)?;
+    let mut shim = cc::Build::new();
+    shim.file(SHIM)
         .std("gnu11")
         .define("NDEBUG", None)
-        .define("DDS_NDEBUG", None);
-    build.compile("chappe_cyclone");
-    for path in &library.link_paths {
-        println!("cargo::rustc-link-search=native={}", path.display());
+        .cargo_metadata(true);
+    for folder in [
+        "src/core/ddsc/include",
+        "src/core/ddsi/include",
+        // The library's own headers: the shim reads its writers.
+        "src/core/ddsi/src",
+        "src/core/cdr/include",
+        "src/ddsrt/include",
+        "src/security/api/include",
+        "src/security/core/include",
+    ] {
+        shim.include(source.join(folder));
     }
-    for name in &library.libs {
-        println!("cargo::rustc-link-lib={name}");
+    shim.include(build.join("src/core/include"))
+        .include(build.join("src/ddsrt/include"));
+    // The shim is linked first, for it calls the library.
+    shim.try_compile("chappe_cyclone")
+        .map_err(|error| format!("the C shim: {error}"))?;
+    println!(
+        "cargo::rustc-link-search=native={}",
+        build.join("lib").display()
+    );
+    println!("cargo::rustc-link-lib=static=ddsc");
+    Ok(())
+}
+
+/// Builds the static library in this folder.
+fn library(source: &Path, build: &Path) -> Result<(), String> {
+    let compiler = cc::Build::new()
+        .try_get_compiler()
+        .map_err(|error| error.to_string())?;
+    let cmake = env::var_os("CMAKE").unwrap_or_else(|| "cmake".into());
+    let target = |key| env::var(format!("CARGO_CFG_TARGET_{key}")).unwrap_or_default();
+    let mut configure = Command::new(&cmake);
+    configure.arg("-S").arg(source).arg("-B").arg(build);
+    let compiler = compiler.path().display();
+    // The project declares C++ and compiles none: it needs no C++ compiler.
+    for name in ["C_COMPILER", "CXX_COMPILER"] {
+        configure.arg(format!("-DCMAKE_{name}={compiler}"));
     }
+    configure.args(["-DCMAKE_CXX_COMPILER_WORKS=1"]);
+    if env::var("HOST") != env::var("TARGET") {
+        let system = match target("OS").as_str() {
+            "macos" => "Darwin".to_owned(),
+            other => other[..1].to_uppercase() + &other[1..],
+        };
+        configure.arg(format!("-DCMAKE_SYSTEM_NAME={system}"));
+        configure.arg(format!("-DCMAKE_SYSTEM_PROCESSOR={}", target("ARCH")));
+    }
+    // A release build has no assertions: one that fails would end the program.
+    configure.args([
+        "-DCMAKE_BUILD_TYPE=Release",
+        "-DCMAKE_POSITION_INDEPENDENT_CODE=ON",
+        "-DBUILD_SHARED_LIBS=OFF",
+        "-DENABLE_LTO=OFF",
+    ]);
+    for off in [
+        "BUILD_IDLC",
+        "BUILD_DDSPERF",
+        "BUILD_TESTING",
+        "BUILD_EXAMPLES",
+        "ENABLE_SSL",
+        "ENABLE_SECURITY",
+        "ENABLE_LIFESPAN",
+        "ENABLE_TYPELIB",
+        "ENABLE_TYPE_DISCOVERY",
+        "ENABLE_TOPIC_DISCOVERY",
+        "ENABLE_QOS_PROVIDER",
+    ] {
+        configure.arg(format!("-D{off}=OFF"));
+    }
+    run(&mut configure)?;
+    let jobs = env::var("NUM_JOBS").unwrap_or_else(|_| "1".to_owned());
+    run(Command::new(&cmake).arg("--build").arg(build).args([
+        "--target",
+        "ddsc",
+        "--parallel",
+        &jobs,
+    ]))
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let program = command.get_program().display().to_string();
+    let output = command
+        .output()
+        .map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    // The last lines name the error; a warning of cargo is one line.
+    let text = String::from_utf8_lossy(&output.stderr);
+    let mut lines: Vec<&str> = text.lines().rev().take(5).collect();
+    lines.reverse();
+    Err(format!("{program}: {}", lines.join("; ")))
 }

@@ -1,7 +1,6 @@
 //! A writer or reader of numbered octets, for trials with other DDS programs.
 //!
 //! ```text
-//! dds_peer [--library cyclone] ...         uses a library other than RustDDS, if it is built in
 //! dds_peer [--interface ADDRESS] ...       uses an interface other than 127.0.0.1
 //! dds_peer idl                             prints the IDL of the type
 //! dds_peer write DOMAIN TOPIC COUNT BYTES  writes once a reader is found, until all samples are acknowledged,
@@ -12,8 +11,7 @@
 use std::time::{Duration, Instant};
 
 use chappe_dds::{
-    Backend, Bytes, Durability, Octets, Participant, ParticipantConfig, Qos, Topic, open,
-    write_within,
+    Bytes, Durability, Octets, Participant, ParticipantConfig, Qos, Topic, open, write_within,
 };
 
 const WINDOW: u32 = 16;
@@ -24,10 +22,6 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 fn main() -> Outcome {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let (library, words) = match *words {
-        ["--library", library, ref words @ ..] => (library.parse()?, words),
-        ref words => (Backend::default(), words),
-    };
     let (interface, words) = match *words {
         ["--interface", address, ref words @ ..] => (Some(address.parse()?), words),
         ref words => (None, words),
@@ -43,22 +37,15 @@ fn main() -> Outcome {
     match *words {
         ["idl"] => print!("{}", Octets::IDL),
         ["write", domain, topic, count, bytes] => {
-            write(
-                library,
-                &config(domain)?,
-                topic,
-                count.parse()?,
-                bytes.parse()?,
-            )?;
+            write(&config(domain)?, topic, count.parse()?, bytes.parse()?)?;
         }
-        ["read", domain, topic, count] => read(library, &config(domain)?, topic, count.parse()?)?,
+        ["read", domain, topic, count] => read(&config(domain)?, topic, count.parse()?)?,
         _ => return Err("unknown arguments (hint: the usage is at the top of the example)".into()),
     }
     Ok(())
 }
 
 fn take_part(
-    library: Backend,
     config: &ParticipantConfig,
     topic: &str,
 ) -> Result<(Box<dyn Participant>, Topic), chappe_dds::DdsError> {
@@ -66,7 +53,7 @@ fn take_part(
         name: topic.to_owned(),
         type_name: Octets::TYPE_NAME.into(),
     };
-    Ok((open(library, config)?, topic))
+    Ok((open(config)?, topic))
 }
 
 /// Samples of a volatile topic may be lost while reader and writer are still discovering each other.
@@ -77,14 +64,8 @@ fn durable(qos: Qos) -> Qos {
     }
 }
 
-fn write(
-    library: Backend,
-    config: &ParticipantConfig,
-    topic: &str,
-    count: u64,
-    bytes: usize,
-) -> Outcome {
-    let (mut participant, topic) = take_part(library, config, topic)?;
+fn write(config: &ParticipantConfig, topic: &str, count: u64, bytes: usize) -> Outcome {
+    let (mut participant, topic) = take_part(config, topic)?;
     let mut writer = participant.writer(&topic, &durable(Qos::reliable_writer(WINDOW)))?;
     let begun = Instant::now();
     while writer.matched() == 0 {
@@ -117,8 +98,8 @@ fn write(
     Ok(())
 }
 
-fn read(library: Backend, config: &ParticipantConfig, topic: &str, count: u64) -> Outcome {
-    let (mut participant, topic) = take_part(library, config, topic)?;
+fn read(config: &ParticipantConfig, topic: &str, count: u64) -> Outcome {
+    let (mut participant, topic) = take_part(config, topic)?;
     let mut reader = participant.reader(&topic, &durable(Qos::reliable_reader(WINDOW * 4)))?;
     println!("ready");
     let (mut taken, mut missing, mut repeated, mut bytes) = (Vec::new(), 0, 0, 0);

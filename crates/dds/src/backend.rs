@@ -1,4 +1,4 @@
-//! The interface of all DDS libraries: a participant with writers and readers.
+//! The interface of the DDS library: a participant with writers and readers.
 //!
 //! Samples are bytes in CDR; the types are [`crate::ElementType`] and [`crate::Octets`]. One thread owns a
 //! participant with its writers and readers; only [`Participant::wait`] blocks.
@@ -6,7 +6,6 @@
 use std::fmt;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
-use std::str::FromStr;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -21,53 +20,13 @@ pub const DOMAIN_MAX: u16 = 232;
 pub const TOPIC_BYTES_MAX: usize = 255;
 /// The largest sample in bytes; reason: the limit on records of a stream.
 pub const SAMPLE_BYTES_MAX: usize = 4 << 20;
-/// The unacknowledged bytes of a reliable writer, regardless of its window; reason: a full reader of RustDDS gives
-/// up a missing sample once 16 MiB have arrived after the first one that waits for it. The bytes in question span
-/// at most one window before and one window after that sample.
+/// The unacknowledged bytes of a reliable writer, regardless of its window; reason: they are memory of this program
+/// for as long as a reader acknowledges nothing, and full readers of RustDDS give up a missing sample once 16 MiB have
+/// arrived after the first one that waits for it.
 pub const UNACKNOWLEDGED_BYTES_MAX: usize = 15 << 19;
 /// The largest overhead of a library for each sample.
-#[cfg(any(feature = "rustdds", feature = "cyclone"))]
+#[cfg(cyclone)]
 const ADDED_BYTES: usize = 8;
-
-/// A DDS library.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum Backend {
-    /// RustDDS: RTPS in Rust.
-    #[default]
-    Rustdds,
-    /// Cyclone DDS: the C library of the system.
-    #[cfg(feature = "cyclone")]
-    Cyclone,
-}
-
-impl Backend {
-    /// Its name in configuration and metrics.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Rustdds => "rustdds",
-            #[cfg(feature = "cyclone")]
-            Self::Cyclone => "cyclone",
-        }
-    }
-}
-
-impl FromStr for Backend {
-    type Err = DdsError;
-
-    fn from_str(word: &str) -> Result<Self, DdsError> {
-        match word {
-            "rustdds" => Ok(Self::Rustdds),
-            #[cfg(feature = "cyclone")]
-            "cyclone" => Ok(Self::Cyclone),
-            _ => Err(DdsError::Qos {
-                key: "library",
-                why: format!("{word:?} is not a library that this program was built with"),
-            }),
-        }
-    }
-}
 
 /// The domain and interfaces of a participant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -183,17 +142,6 @@ impl Topic {
             }
         }
         Ok(())
-    }
-
-    /// Whether every supported library accepts the name: Cyclone DDS refuses some that pass
-    /// [`Topic::check`].
-    #[must_use]
-    pub fn is_for_every_library(&self) -> bool {
-        let plain = |b: u8| b.is_ascii_alphanumeric() || b"_/".contains(&b);
-        let first = self.name.bytes().next();
-        self.check().is_ok()
-            && self.name.bytes().all(plain)
-            && first.is_some_and(|b| !b.is_ascii_digit())
     }
 }
 
@@ -358,11 +306,11 @@ pub trait Writer: Send {
 }
 
 /// The unacknowledged bytes of a reliable writer.
-#[cfg(any(feature = "rustdds", feature = "cyclone"))]
+#[cfg(cyclone)]
 #[derive(Debug, Default)]
 pub(crate) struct Unacknowledged(usize);
 
-#[cfg(any(feature = "rustdds", feature = "cyclone"))]
+#[cfg(cyclone)]
 impl Unacknowledged {
     /// Whether a sample of this size fits.
     pub(crate) const fn has_room(&self, bytes: usize) -> bool {

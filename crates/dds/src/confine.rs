@@ -66,7 +66,7 @@ mod linux {
 
     /// Participants that can be created at the same time.
     const MARKS: usize = 512;
-    /// How long the library may take to open its sockets; reason: RustDDS opens some in a thread while the
+    /// How long the library may take to open its sockets; reason: it may open some in a thread while the
     /// participant is created, so most exist at once.
     const PATIENCE: Duration = Duration::from_secs(2);
     const PAUSE: Duration = Duration::from_millis(5);
@@ -131,7 +131,7 @@ mod linux {
                     // host, whose datagrams arrive by another device.
                     if !(receiving && to_all) {
                         networks.limit_sending(&socket)?;
-                        // RustDDS uses other sockets to send multicast.
+                        // Other sockets may send multicast.
                         sends |= receiving || to_all;
                     }
                     socket.set_send_buffer_size(BUFFER_BYTES)?;

@@ -20,11 +20,9 @@ pub enum DdsError {
         /// The given name.
         name: String,
     },
-    /// A topic name that is valid for DDS but not for Cyclone DDS.
-    #[error(
-        "{0:?} is not a valid topic for Cyclone DDS: letters, digits, `_` and `/`, no digit first"
-    )]
-    CycloneName(String),
+    /// The program was built without the library.
+    #[error("this program was built without DDS")]
+    Missing,
     /// Invalid quality of service, with the key to change.
     #[error("{key}: {why}")]
     Qos {
@@ -41,11 +39,9 @@ pub enum DdsError {
         /// The error of the library.
         why: String,
     },
-    /// The library panicked; the participant is unusable.
-    #[error("the library panicked while {doing}: {why}")]
+    /// The thread that calls the library panicked; the participant is unusable.
+    #[error("the thread of the participant panicked: {why}")]
     Panic {
-        /// The operation.
-        doing: &'static str,
         /// The panic message.
         why: String,
     },
@@ -59,7 +55,7 @@ impl DdsError {
             Self::Interface(_) => {
                 Some("list the addresses: ip -4 address; 127.0.0.1 is for this host only")
             }
-            Self::CycloneName(_) => Some("rename it at both ends, or use `library = \"rustdds\"`"),
+            Self::Missing => Some("build it again where CMake and a C compiler are installed"),
             Self::Domain(_) => Some("use the same domain on both sides of a topic; 0 is usual"),
             Self::Panic { .. } => {
                 Some("create a new participant; a supervised one is replaced automatically")

@@ -1,4 +1,4 @@
-//! DDS topics: participants, writers and readers over several libraries, and streams as IDL types.
+//! DDS topics: participants, writers and readers of Cyclone DDS, and streams as IDL types.
 //!
 //! [`open`] joins a domain; a [`Participant`] creates [`Writer`]s and [`Reader`]s of samples in CDR. A writer knows
 //! the exact number of its unacknowledged samples, which a pacer needs. [`Octets`] is a type for measurements.
@@ -6,9 +6,9 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use chappe_dds::{Backend, Octets, ParticipantConfig, Qos, Topic, open};
+//! use chappe_dds::{Octets, ParticipantConfig, Qos, Topic, open};
 //!
-//! let mut participant = open(Backend::default(), &ParticipantConfig::default())?;
+//! let mut participant = open(&ParticipantConfig::default())?;
 //! let topic = Topic { name: "chappe/octets".into(), type_name: Octets::TYPE_NAME.into() };
 //! let mut writer = participant.writer(&topic, &Qos::reliable_writer(16))?;
 //! while writer.matched() == 0 {
@@ -26,34 +26,34 @@
 
 mod backend;
 mod cdr;
-#[cfg(any(feature = "rustdds", feature = "cyclone"))]
+#[cfg(cyclone)]
 mod confine;
-#[cfg(feature = "cyclone")]
+#[cfg(cyclone)]
 mod cyclone;
 mod element;
 mod error;
-#[cfg(any(feature = "rustdds", feature = "cyclone"))]
+#[cfg(cyclone)]
 mod lost;
-#[cfg(any(feature = "rustdds", feature = "cyclone"))]
+#[cfg(cyclone)]
+mod mtu;
+#[cfg(cyclone)]
 mod name;
 mod octets;
 mod open;
 #[cfg(feature = "planted")]
 pub mod planted;
 mod qos;
-#[cfg(feature = "rustdds")]
-mod rust_dds;
 mod stored;
 mod supervise;
 pub mod topics;
-#[cfg(feature = "cyclone")]
+#[cfg(cyclone)]
 mod unsafe_cyclone;
-#[cfg(all(any(feature = "rustdds", feature = "cyclone"), target_os = "linux"))]
+#[cfg(all(cyclone, target_os = "linux"))]
 mod unsafe_descriptor;
 
 pub use backend::{
-    Acknowledged, Backend, DOMAIN_MAX, Endian, Event, Guid, Participant, ParticipantConfig,
-    Payload, QosMismatch, Reader, SAMPLE_BYTES_MAX, Sample, TOPIC_BYTES_MAX, Topic,
+    Acknowledged, DOMAIN_MAX, Endian, Event, Guid, Participant, ParticipantConfig, Payload,
+    QosMismatch, Reader, SAMPLE_BYTES_MAX, Sample, TOPIC_BYTES_MAX, Topic,
     UNACKNOWLEDGED_BYTES_MAX, Writer, write_within,
 };
 pub use bytes::Bytes;

@@ -1,6 +1,6 @@
 //! Goal: users of a supervised participant notice no panic of the library, lose nothing by a restart, and are not
 //! blocked by a reader that acknowledges nothing. Samples that a full reader drops are counted.
-//! Method: supervisors and participants on loopback; a panic and a stall injected into the library's own thread (with
+//! Method: supervisors and participants on loopback; a panic of the calling thread and a stall of the library's (with
 //! the feature `planted`); a reader in another process that is stopped by a signal.
 
 use std::process::{Child, Command, Stdio};
@@ -8,8 +8,8 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use chappe_dds::{
-    Backend, Durability, Inlet, InletConfig, Octets, Outgoing, Outlet, OutletConfig,
-    ParticipantConfig, Qos, Stalled, State, Supervisor, SupervisorConfig, Topic, open,
+    Durability, Inlet, InletConfig, Octets, Outgoing, Outlet, OutletConfig, ParticipantConfig, Qos,
+    Stalled, State, Supervisor, SupervisorConfig, Topic, open,
 };
 #[cfg(feature = "planted")]
 use chappe_dds::{Notice, SupervisorStatus, planted};
@@ -299,7 +299,7 @@ fn a_reader_in_a_process() {
         domain: domain.parse().unwrap(),
         ..ParticipantConfig::default()
     };
-    let mut participant = open(Backend::Rustdds, &config).unwrap();
+    let mut participant = open(&config).unwrap();
     let qos = Qos::reliable_reader(WINDOW);
     let mut reader = participant.reader(&topic(), &qos).unwrap();
     let (begun, mut taken) = (Instant::now(), Vec::new());

@@ -12,12 +12,7 @@ impl Settings {
             (Some(path), _) => path.clone(),
             (None, Some(root)) => {
                 (self.progress)("building chappe");
-                let features = if cfg!(feature = "cyclone") {
-                    "cyclone"
-                } else {
-                    ""
-                };
-                let arguments = ["--release", "-p", "chappe", "--features", features];
+                let arguments = ["--release", "-p", "chappe"];
                 return checkout::build(&root, "chappe", &arguments);
             }
             (None, None) => std::env::current_exe()

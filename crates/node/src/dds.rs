@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chappe_dds::topics::{Reports, Topics};
-use chappe_transport::{FragmentMemory, Hop};
+use chappe_transport::Hop;
 
 use crate::config::Config;
 use crate::error::StartError;
@@ -34,23 +34,6 @@ pub(crate) fn topics(
         reason: error.to_string(),
     })?;
     Ok(Arc::new(topics))
-}
-
-/// Warns if the operating system has too little memory to reassemble large datagrams on a lossy network.
-/// Cyclone DDS, and writers of other vendors, send such datagrams.
-pub(crate) fn notify_fragment_memory(app: &App) {
-    let mut interfaces = app.config.dds.interfaces.iter();
-    if interfaces.all(|address| address.is_loopback()) {
-        return;
-    }
-    let memory = FragmentMemory::read();
-    if let Some((memory, text)) = memory.and_then(|it| Some((it, it.complaint()?))) {
-        let text = format!("{text}; remedy: {}", memory.remedy());
-        tracing::warn!("{text}");
-        app.observability
-            .notices
-            .notify(NoticeKind::Health, "memory for fragments", text);
-    }
 }
 
 /// The state of the topics.

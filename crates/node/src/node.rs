@@ -171,8 +171,6 @@ impl Node {
         crate::links::start(&app, sockets).await?;
         crate::kad::start(&app)?;
         crate::discovery_proxy::start(&app)?;
-        #[cfg(feature = "dds")]
-        crate::dds::notify_fragment_memory(&app);
         let mut tasks = JoinSet::new();
         let serving = http::Serving {
             router: http::router(app.clone()),

@@ -34,11 +34,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chappe_flow::pacer::Choice;
+use chappe_transport::ReceiveBuffer;
 use chappe_transport::zeromq::CurvePublic;
-use chappe_transport::{FragmentMemory, ReceiveBuffer};
 
-#[cfg(feature = "dds")]
-pub use chappe_dds::Backend as Library;
 pub use criteria::Criteria;
 #[cfg(feature = "dds")]
 pub use dds::Domain;
@@ -77,15 +75,6 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    /// Whether it sends datagrams larger than the network's frames.
-    fn fragments(&self) -> bool {
-        match self {
-            #[cfg(feature = "dds")]
-            Self::Dds(domain) => domain.interfaces.iter().any(|it| !it.is_loopback()),
-            _ => false,
-        }
-    }
-
     /// Whether samples are acknowledged.
     #[must_use]
     pub const fn is_reliable(&self) -> bool {
@@ -176,7 +165,7 @@ pub fn publish(
     tell: &mut dyn FnMut(Event),
 ) -> Result<Published, Error> {
     check(settings)?;
-    warn_of_buffers(&settings.carrier, tell);
+    warn_of_buffers(tell);
     let spin = settings.spin;
     let (mut outlet, endpoint, key): (Box<dyn Outlet>, _, _) = match &settings.carrier {
         Carrier::Sessions { endpoint } => {
@@ -214,7 +203,7 @@ pub fn subscribe(
     settings: &SubscribeSettings,
     tell: &mut dyn FnMut(Event),
 ) -> Result<Subscribed, Error> {
-    warn_of_buffers(&settings.carrier, tell);
+    warn_of_buffers(tell);
     let patience = chappe_transport::Clock::process().now() + settings.wait;
     let mut inlet: Box<dyn Inlet> = match &settings.carrier {
         Carrier::Sessions { endpoint } => {
@@ -271,15 +260,10 @@ fn check(settings: &PublishSettings) -> Result<(), Error> {
     settings.criteria.for_publisher(settings.echo > 0)
 }
 
-fn warn_of_buffers(carrier: &Carrier, tell: &mut dyn FnMut(Event)) {
+fn warn_of_buffers(tell: &mut dyn FnMut(Event)) {
     let buffer = ReceiveBuffer::ask(chappe_transport::RECEIVE_BUFFER_BYTES).ok();
     if let Some((buffer, text)) = buffer.and_then(|it| Some((it, it.complaint()?))) {
         let hint = buffer.remedy();
-        tell(Event::Warning { text, hint });
-    }
-    let memory = FragmentMemory::read().filter(|_| carrier.fragments());
-    if let Some((memory, text)) = memory.and_then(|it| Some((it, it.complaint()?))) {
-        let hint = memory.remedy();
         tell(Event::Warning { text, hint });
     }
 }

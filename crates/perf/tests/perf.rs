@@ -363,9 +363,8 @@ fn what_cannot_be_measured_is_refused_with_a_remedy() {
 }
 
 #[cfg(feature = "dds")]
-fn over_dds(library: chappe_perf::Library, topic: &str) -> Carrier {
+fn over_dds(topic: &str) -> Carrier {
     Carrier::Dds(chappe_perf::Domain {
-        library,
         // Below 101 its ports are below those that the system assigns to others.
         domain: 1 + u16::try_from(std::process::id() % 100).expect("below 100"),
         interfaces: vec![std::net::Ipv4Addr::LOCALHOST.into()],
@@ -378,7 +377,7 @@ fn over_dds(library: chappe_perf::Library, topic: &str) -> Carrier {
 #[cfg(feature = "dds")]
 #[test]
 fn over_dds_it_is_the_same_with_acknowledgements_of_the_library() {
-    let carrier = || over_dds(Default::default(), "chappe/perf_rustdds");
+    let carrier = || over_dds("chappe/perf_counted");
     let settings = PublishSettings {
         carrier: carrier(),
         sizes: vec![5_000, 100_000],
@@ -416,7 +415,7 @@ fn over_dds_it_is_the_same_with_acknowledgements_of_the_library() {
 #[cfg(feature = "dds")]
 #[test]
 fn over_dds_a_publisher_waits_for_a_subscriber_that_takes_slowly() {
-    let carrier = || over_dds(Default::default(), "chappe/perf_slow");
+    let carrier = || over_dds("chappe/perf_slow");
     let settings = PublishSettings {
         carrier: carrier(),
         window: 16,
@@ -448,7 +447,7 @@ fn over_dds_a_publisher_waits_for_a_subscriber_that_takes_slowly() {
 #[cfg(feature = "dds")]
 #[test]
 fn over_dds_a_best_effort_subscriber_of_a_reliable_publisher_is_not_waited_for() {
-    let carrier = |reliable| match over_dds(Default::default(), "chappe/perf_uneven") {
+    let carrier = |reliable| match over_dds("chappe/perf_uneven") {
         Carrier::Dds(domain) => Carrier::Dds(chappe_perf::Domain { reliable, ..domain }),
         other => other,
     };
@@ -479,7 +478,7 @@ fn over_dds_a_best_effort_subscriber_of_a_reliable_publisher_is_not_waited_for()
 fn over_dds_ends_that_do_not_fit_name_what_each_of_them_wants() {
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
-    let carrier = |reliable| match over_dds(Default::default(), "chappe/perf_mismatch") {
+    let carrier = |reliable| match over_dds("chappe/perf_mismatch") {
         Carrier::Dds(domain) => Carrier::Dds(chappe_perf::Domain { reliable, ..domain }),
         other => other,
     };
@@ -525,11 +524,11 @@ fn over_dds_ends_that_do_not_fit_name_what_each_of_them_wants() {
 
 /// A volatile topic loses samples written before its reader has found the writer: only received
 /// ones count.
-#[cfg(feature = "cyclone")]
+#[cfg(feature = "dds")]
 #[test]
-fn over_cyclone_dds_both_ends_start_and_find_each_other() {
+fn over_dds_both_ends_start_and_find_each_other() {
     let topic = chappe_perf::TOPIC;
-    let carrier = || over_dds(chappe_perf::Library::Cyclone, topic);
+    let carrier = || over_dds(topic);
     let settings = PublishSettings {
         carrier: carrier(),
         sizes: vec![5_000],

@@ -240,7 +240,7 @@ fn timers_of_a_millisecond_do_not_prevent_learning() {
     assert!(after > 2.5 * before, "{before}, then {after}");
 }
 
-/// The timers of sessions and of RustDDS writers. A sender that wakes late makes up for it, and an
+/// The timers of sessions and of DDS writers. A sender that wakes late makes up for it, and an
 /// acknowledgement also wakes it.
 #[test]
 fn timers_of_a_millisecond_cost_no_more_than_a_millisecond() {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::{reader, writer};
 use crate::backend::{Event, Guid, Participant, ParticipantConfig, QosMismatch, Topic};
 use crate::confine::Marks;
+use crate::mtu::datagram_bytes;
 use crate::name::{Name, announced_name};
 use crate::qos::{Announced, AnnouncedDurability};
 use crate::unsafe_cyclone::{End, Found, Kind, Presence};
@@ -18,8 +19,10 @@ use crate::{DdsError, Durability, Qos, Reader, Writer};
 /// The largest number of remote participants and ends; reason: any host in the domain can announce an unlimited
 /// number.
 const PEERS_MAX: usize = 4_096;
-/// The poll interval of a wait while samples are in flight.
-const POLL_INTERVAL: Duration = Duration::from_micros(100);
+/// The interval of checks that the library's threads return from their operations.
+const CHECK_PERIOD: Duration = Duration::from_secs(1);
+/// The checks that an operation may last; reason: they take microseconds, and some milliseconds on a busy machine.
+const CHECKS_MAX: u32 = 10;
 
 /// The state shared by a participant and one of its ends.
 #[derive(Debug)]
@@ -27,10 +30,6 @@ pub(super) struct Known {
     pub(super) end: Mutex<End>,
     pub(super) guid: Guid,
     pub(super) matched: AtomicUsize,
-    /// The samples written by a reliable writer.
-    pub(super) written: AtomicU64,
-    /// The last acknowledged number that the owner has seen.
-    pub(super) seen: AtomicU64,
     writes: bool,
     topic: Topic,
     announced: Announced,
@@ -48,13 +47,39 @@ struct Cyclone {
     mismatched: BTreeSet<(Guid, Guid)>,
     queued: VecDeque<Event>,
     broken: Option<DdsError>,
+    progress: Progress,
+}
+
+/// Notices a thread of the library that does not return from an operation. The supervisor's own samples do not: within
+/// one participant the library passes them on in the call that writes them.
+#[derive(Default)]
+struct Progress {
+    checked: Option<Instant>,
+    /// The running operations, and how many checks in a row have seen them; reason for counting: after a pause of this
+    /// program the time shows nothing.
+    running: BTreeMap<u64, u32>,
+}
+
+impl Progress {
+    fn is_due(&mut self, now: Instant) -> bool {
+        let due = self.checked.is_none_or(|at| now - at >= CHECK_PERIOD);
+        if due {
+            self.checked = Some(now);
+        }
+        due
+    }
+
+    /// Whether one of these operations takes too long.
+    fn is_stuck(&mut self, operations: &[u64]) -> bool {
+        let checks = |it: &u64| 1 + self.running.get(it).copied().unwrap_or(0);
+        self.running = operations.iter().map(|it| (*it, checks(it))).collect();
+        self.running.values().any(|checks| *checks > CHECKS_MAX)
+    }
 }
 
 /// Joins a domain.
 pub(crate) fn open(config: &ParticipantConfig) -> Result<Box<dyn Participant>, DdsError> {
-    let presence = Presence::open(config.domain, &config.interfaces, |marks| {
-        configuration(config, marks)
-    })?;
+    let presence = Presence::open(&config.interfaces, |marks| configuration(config, marks))?;
     let mut participant = Cyclone {
         name: None,
         presence,
@@ -64,6 +89,7 @@ pub(crate) fn open(config: &ParticipantConfig) -> Result<Box<dyn Participant>, D
         mismatched: BTreeSet::new(),
         queued: VecDeque::new(),
         broken: None,
+        progress: Progress::default(),
     };
     participant.name = Some(Name::announce(&mut participant, config)?);
     Ok(Box::new(participant))
@@ -79,6 +105,12 @@ pub(crate) fn open(config: &ParticipantConfig) -> Result<Box<dyn Participant>, D
 const PROMPT: &str = "<HeartbeatInterval min=\"0s\" minsched=\"100us\" max=\"1s\">100us</HeartbeatInterval>\
                       <AckDelay>0s</AckDelay><NackDelay>2ms</NackDelay>";
 
+/// The bytes of a datagram around a fragment; reason: headers of the message and of the fragment, a time, a destination
+/// and a heartbeat take 116.
+const AROUND_A_FRAGMENT: usize = 128;
+/// The smallest fragments; reason: the library's documentation, from RTPS 2.5, clause 8.4.14.1.
+const FRAGMENT_BYTES_MIN: usize = 1_025;
+
 /// The configuration of the library.
 fn configuration(config: &ParticipantConfig, marks: &Marks) -> String {
     let mut interfaces = String::new();
@@ -93,19 +125,22 @@ fn configuration(config: &ParticipantConfig, marks: &Marks) -> String {
             "<NetworkInterface address=\"{address}\" multicast=\"{multicast}\"/>"
         );
     }
-    // Loopback has no multicast and no limit on datagrams: other participants are discovered at its
-    // address.
-    let (sizes, peers) = match config.interfaces.iter().all(std::net::IpAddr::is_loopback) {
+    // Loopback has no multicast: other participants are discovered at its address.
+    let (multicast, peers) = match config.interfaces.iter().all(std::net::IpAddr::is_loopback) {
         true => (
-            "<AllowMulticast>false</AllowMulticast><MaxMessageSize>65500B</MaxMessageSize>\
-             <FragmentSize>65000B</FragmentSize>",
+            "<AllowMulticast>false</AllowMulticast>",
             "<Peers><Peer address=\"127.0.0.1\"/></Peers>",
         ),
         false => ("", ""),
     };
+    let datagram = datagram_bytes(&config.interfaces);
+    let fragment = (datagram - AROUND_A_FRAGMENT).max(FRAGMENT_BYTES_MIN);
+    let domain = config.domain;
     let Marks { send, receive } = marks;
     format!(
-        "<CycloneDDS><Domain><General><Interfaces>{interfaces}</Interfaces>{sizes}</General><Discovery>\
+        "<CycloneDDS><Domain><General><Interfaces>{interfaces}</Interfaces>{multicast}\
+         <MaxMessageSize>{datagram}B</MaxMessageSize><MaxRexmitMessageSize>{datagram}B</MaxRexmitMessageSize>\
+         <FragmentSize>{fragment}B</FragmentSize></General><Discovery><ExternalDomainId>{domain}</ExternalDomainId>\
          <ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>30</MaxAutoParticipantIndex>\
          {peers}</Discovery><Internal><SocketReceiveBufferSize max=\"{receive}B\"/>\
          <SocketSendBufferSize max=\"{send}B\"/>{PROMPT}<Watermarks><WhcLow>1kB</WhcLow><WhcHigh>1GB</WhcHigh>\
@@ -117,17 +152,12 @@ fn configuration(config: &ParticipantConfig, marks: &Marks) -> String {
 impl Cyclone {
     fn end(&mut self, writes: bool, topic: &Topic, qos: &Qos) -> Result<Arc<Known>, DdsError> {
         topic.check()?;
-        if !topic.is_for_every_library() {
-            return Err(DdsError::CycloneName(topic.name.clone()));
-        }
         qos.check()?;
         let end = End::new(&self.presence, writes, topic, qos)?;
         let known = Arc::new(Known {
             guid: end.guid(),
             end: Mutex::new(end),
             matched: AtomicUsize::new(0),
-            written: AtomicU64::new(0),
-            seen: AtomicU64::new(0),
             writes,
             topic: topic.clone(),
             announced: Announced {
@@ -225,6 +255,22 @@ impl Cyclone {
         Ok(())
     }
 
+    /// Fails if a thread of the library does not return from an operation.
+    fn check_progress(&mut self) -> Result<(), DdsError> {
+        let end = self.ends.iter().find_map(|(end, _)| end.upgrade());
+        let Some(end) = end.filter(|_| self.progress.is_due(Instant::now())) else {
+            return Ok(());
+        };
+        let library = end.end.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.progress.is_stuck(&library.operations()) {
+            false => Ok(()),
+            true => Err(DdsError::Library {
+                doing: "checking the library's threads",
+                why: format!("one has been in the same operation for {CHECKS_MAX} s"),
+            }),
+        }
+    }
+
     /// Updates the matches.
     fn update_matches(&mut self) -> Result<(), DdsError> {
         self.ends.retain(|(end, _)| end.strong_count() > 0);
@@ -257,21 +303,6 @@ impl Cyclone {
         }
         Ok(())
     }
-
-    /// Whether a writer has samples in flight, and whether some were acknowledged since its owner last
-    /// checked.
-    fn in_flight(&self) -> Result<(bool, bool), DdsError> {
-        let (mut some, mut news) = (false, false);
-        for (end, _) in &self.ends {
-            let Some(end) = end.upgrade() else { continue };
-            let seen = end.seen.load(Ordering::Relaxed);
-            if end.written.load(Ordering::Relaxed) > seen {
-                let library = end.end.lock().unwrap_or_else(PoisonError::into_inner);
-                (some, news) = (true, news || library.acknowledged()? > seen);
-            }
-        }
-        Ok((some, news))
-    }
 }
 
 impl Participant for Cyclone {
@@ -286,22 +317,17 @@ impl Participant for Cyclone {
 
     fn reader(&mut self, topic: &Topic, qos: &Qos) -> Result<Box<dyn Reader>, DdsError> {
         let known = self.end(false, topic, qos)?;
-        Ok(Box::new(reader::CycloneReader::new(known)))
+        Ok(Box::new(reader::CycloneReader::new(known, qos)))
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<(), DdsError> {
         if let Some(error) = self.broken.clone() {
             return Err(error);
         }
-        let until = Instant::now() + timeout;
-        loop {
-            let (some, news) = self.in_flight()?;
-            let left = until.saturating_duration_since(Instant::now());
-            let most = if some { left.min(POLL_INTERVAL) } else { left };
-            if news || self.presence.bell().wait(most) || left.is_zero() {
-                return Ok(());
-            }
-        }
+        #[cfg(feature = "planted")]
+        crate::planted::fail_if_planted(self.guid(), crate::planted::Fault::Panic);
+        self.presence.bell().wait(timeout);
+        Ok(())
     }
 
     fn waker(&self) -> Waker {
@@ -311,8 +337,26 @@ impl Participant for Cyclone {
     fn event(&mut self) -> Option<Event> {
         if self.queued.is_empty() && self.broken.is_none() {
             let read = self.discover().and_then(|()| self.update_matches());
+            let read = read.and_then(|()| self.check_progress());
             self.broken = read.err();
         }
         self.queued.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_that_does_not_end_is_noticed() {
+        let mut progress = Progress::default();
+        for check in 0..CHECKS_MAX {
+            // Others come and go.
+            assert!(!progress.is_stuck(&[7, 100 + u64::from(check)]), "{check}");
+        }
+        assert!(progress.is_stuck(&[7]));
+        assert!(!progress.is_stuck(&[]));
+        assert!(!progress.is_stuck(&[7]));
     }
 }

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::participant::Known;
-use crate::DdsError;
 use crate::backend::{Guid, Reader, Sample};
 use crate::lost::Lost;
+use crate::{DdsError, Qos};
 
 /// The largest number of writer handles; reason: any host in the domain can create an unlimited number of
 /// writers.
@@ -15,6 +15,10 @@ const HANDLES_MAX: usize = 4_096;
 
 pub(super) struct CycloneReader {
     known: Arc<Known>,
+    /// The samples that the library holds.
+    held: usize,
+    /// Whether dropped samples are lost: with `keep_last` they are not asked for.
+    counts_all: bool,
     /// Writers by the handles of the library.
     writers: BTreeMap<u64, Guid>,
     ready: VecDeque<Sample>,
@@ -22,9 +26,11 @@ pub(super) struct CycloneReader {
 }
 
 impl CycloneReader {
-    pub(super) fn new(known: Arc<Known>) -> Self {
+    pub(super) fn new(known: Arc<Known>, qos: &Qos) -> Self {
         Self {
             known,
+            held: usize::try_from(qos.held()).unwrap_or(usize::MAX),
+            counts_all: qos.keep_last == 0,
             writers: BTreeMap::new(),
             ready: VecDeque::new(),
             lost: Lost::default(),
@@ -43,31 +49,35 @@ impl Reader for CycloneReader {
             .end
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        while self.ready.len() < most {
-            let (writers, ready, lost) = (&mut self.writers, &mut self.ready, &mut self.lost);
-            let count = library.take(&mut |taken| {
-                let writer = writers.get(&taken.writer).copied();
+        if self.ready.len() < most {
+            // All at once: their number shows whether the reader was full and has dropped samples.
+            let (writers, mut taken) = (&mut self.writers, Vec::new());
+            while taken.len() < self.held {
+                let count = library.take(&mut |it| taken.push(it))?;
+                if count == 0 {
+                    break;
+                }
+            }
+            let was_full = self.counts_all && taken.len() >= self.held;
+            for it in taken {
+                let writer = writers.get(&it.writer).copied();
                 let writer = writer.unwrap_or_else(|| {
                     // A writer that has left is identified by its handle.
-                    let handle = taken.writer.to_be_bytes();
+                    let handle = it.writer.to_be_bytes();
                     let mut named = [0; 16];
                     named[8..].copy_from_slice(&handle);
-                    let guid = library.matched_guid(taken.writer).unwrap_or(Guid(named));
+                    let guid = library.matched_guid(it.writer).unwrap_or(Guid(named));
                     if writers.len() < HANDLES_MAX {
-                        writers.insert(taken.writer, guid);
+                        writers.insert(it.writer, guid);
                     }
                     guid
                 });
-                // A full reader refuses samples and drops none.
-                lost.count(writer, taken.number, false);
-                ready.push_back(Sample {
+                self.lost.count(writer, it.number, was_full);
+                self.ready.push_back(Sample {
                     writer,
-                    number: taken.number,
-                    payload: taken.payload,
+                    number: it.number,
+                    payload: it.payload,
                 });
-            })?;
-            if count == 0 {
-                break;
             }
         }
         into.extend(self.ready.drain(..most.min(self.ready.len())));

@@ -52,7 +52,6 @@ impl CycloneWriter {
             return;
         };
         // A late reader requests samples that were acknowledged already: they are not counted again.
-        self.known.seen.fetch_max(through, Ordering::Relaxed);
         while let Some((number, bytes, written)) = self.on_the_way.front().copied() {
             if number > through {
                 return;
@@ -93,7 +92,6 @@ impl Writer for CycloneWriter {
             Refused::Dds(error) => error.into(),
         })?;
         if self.reliable {
-            self.known.written.store(number, Ordering::Relaxed);
             self.on_the_way.push_back((number, bytes, written));
             self.unacknowledged.add(bytes);
         }

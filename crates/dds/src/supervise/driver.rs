@@ -1,5 +1,6 @@
 //! The thread that calls the library, in rounds over all writers and readers.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,9 +16,6 @@ use crate::open;
 
 /// The longest wait of a round; reason: the heartbeat of the thread is at least this frequent.
 const ROUND_MAX: Duration = Duration::from_millis(250);
-/// A wait that takes this much longer than requested shows that this program was paused; reason: more than a busy
-/// machine causes, and a false alarm costs a reader.
-const PAUSE_DETECTED_MIN: Duration = Duration::from_millis(500);
 /// A participant that ran for this long was not defective from the start.
 const STABLE_AFTER: Duration = Duration::from_secs(60);
 
@@ -42,7 +40,8 @@ pub(super) fn drive(shared: &Arc<Shared>, generation: u64) {
     while shared.should_continue(generation) {
         let begun = Instant::now();
         let mut live = None;
-        let Err(failure) = take_part(shared, generation, &mut live) else {
+        let run = AssertUnwindSafe(|| take_part(shared, generation, &mut live));
+        let Err(failure) = catch_unwind(run).unwrap_or_else(|panic| Err(panicked(&*panic))) else {
             // Ended as requested.
             return drop(live);
         };
@@ -100,7 +99,7 @@ fn take_part(
     generation: u64,
     live: &mut Option<Live>,
 ) -> Result<(), Failure> {
-    let mut participant = open(shared.config.backend, &shared.config.participant)?;
+    let mut participant = open(&shared.config.participant)?;
     {
         let mut run = lock(&shared.run);
         if run.generation != generation || run.ended {
@@ -123,14 +122,10 @@ fn take_part(
         shared.note_round();
         live.update_ends(shared)?;
         let until = live.round(shared)?;
-        let begun = Instant::now();
-        let wait = until.saturating_duration_since(begun).min(ROUND_MAX);
+        let wait = until
+            .saturating_duration_since(Instant::now())
+            .min(ROUND_MAX);
         live.participant.wait(wait)?;
-        if begun.elapsed() > wait + PAUSE_DETECTED_MIN
-            && let Some(alive) = &mut live.alive
-        {
-            alive.on_program_paused(&mut *live.participant, Instant::now())?;
-        }
         while let Some(event) = live.participant.event() {
             live.on_event(shared, &event);
         }
@@ -223,6 +218,14 @@ impl Live {
         inlet.end.shared_status.mismatch(mismatch);
         Some(inlet.end.topic().to_owned())
     }
+}
+
+/// The text of a panic in this thread.
+fn panicked(panic: &dyn Any) -> Failure {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let why = text.unwrap_or("unknown").to_owned();
+    Failure::Dds(DdsError::Panic { why })
 }
 
 impl From<DdsError> for Failure {

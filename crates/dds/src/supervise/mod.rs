@@ -5,7 +5,8 @@
 //! written and unacknowledged samples writes them again ([`Progress::generation`]).
 //!
 //! About once a second a sample passes through the library from a writer to a reader of the same participant, on a
-//! topic of the participant's own (`chappe/alive/…`), which shows that it works.
+//! topic of the participant's own (`chappe/alive/…`), and the participant checks that the library's threads return from
+//! their operations, which shows that it works.
 //!
 //! A thread that never returns from the library cannot be ended: it is abandoned. After [`ABANDONED_MAX`] of them the
 //! participant is not replaced again.
@@ -23,7 +24,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use crate::backend::{Backend, ParticipantConfig};
+use crate::backend::ParticipantConfig;
 use crate::{DdsError, QosMismatch};
 
 pub use inlet::{Inlet, InletConfig};
@@ -48,8 +49,6 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// The configuration of a supervised participant.
 #[derive(Clone)]
 pub struct SupervisorConfig {
-    /// The library.
-    pub backend: Backend,
     /// Its domain and interfaces.
     pub participant: ParticipantConfig,
     /// Time for which the library may be stuck before the participant is replaced.
@@ -61,7 +60,6 @@ pub struct SupervisorConfig {
 impl fmt::Debug for SupervisorConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SupervisorConfig")
-            .field("backend", &self.backend)
             .field("participant", &self.participant)
             .field("stall_after", &self.stall_after)
             .finish_non_exhaustive()
@@ -72,7 +70,6 @@ impl Default for SupervisorConfig {
     /// Loopback, domain 0, ten seconds, notices are ignored.
     fn default() -> Self {
         Self {
-            backend: Backend::default(),
             participant: ParticipantConfig::default(),
             stall_after: Duration::from_secs(10),
             notice: Arc::new(|_| {}),
@@ -162,9 +159,12 @@ impl Supervisor {
     /// Starts the participant; [`Supervisor::status`] shows whether that succeeds.
     ///
     /// # Errors
-    /// The configuration is invalid.
+    /// The configuration is invalid, or this program was built without the library.
     pub fn start(config: SupervisorConfig) -> Result<Self, DdsError> {
         config.participant.check()?;
+        if cfg!(not(cyclone)) {
+            return Err(DdsError::Missing);
+        }
         let shared = Arc::new(Shared {
             config,
             origin: Instant::now(),

@@ -25,7 +25,7 @@ pub enum State {
 /// The status of a participant.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SupervisorStatus {
-    /// The library.
+    /// The library: `cyclone`.
     pub backend: &'static str,
     /// The domain.
     pub domain: u16,
@@ -37,7 +37,7 @@ pub struct SupervisorStatus {
     pub peers: u64,
     /// Restarts.
     pub restarts: u64,
-    /// Panics of the library.
+    /// Panics of the thread that calls the library.
     pub panics: u64,
     /// Stalls of the library.
     pub stalls: u64,
@@ -161,7 +161,7 @@ impl Counters {
         readers: Vec<InletStatus>,
     ) -> SupervisorStatus {
         SupervisorStatus {
-            backend: config.backend.as_str(),
+            backend: "cyclone",
             domain: config.participant.domain,
             guid: self.guid.clone(),
             state: self.state,

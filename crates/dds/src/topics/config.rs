@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use crate::{Backend, DdsError, ElementType, ParticipantConfig, Qos, Stored, Topic};
+use crate::{DdsError, ElementType, ParticipantConfig, Qos, Stored, Topic};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -28,8 +28,6 @@ use super::DdsPacer;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DdsConfig {
-    /// The DDS library: `rustdds`, or `cyclone` if the program was built with it.
-    pub library: DdsLibrary,
     /// The domain: participants of different domains do not discover each other.
     #[schemars(range(min = 0, max = 232))]
     pub domain: u16,
@@ -40,28 +38,6 @@ pub struct DdsConfig {
     /// Seconds that the DDS library may be stuck before it is restarted.
     #[schemars(range(min = 2, max = 3_600), extend("x-unit" = "seconds"))]
     pub stall_s: u32,
-}
-
-/// A DDS library.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum DdsLibrary {
-    /// RustDDS.
-    #[default]
-    Rustdds,
-    /// Cyclone DDS.
-    #[cfg(feature = "cyclone")]
-    Cyclone,
-}
-
-impl From<DdsLibrary> for Backend {
-    fn from(library: DdsLibrary) -> Self {
-        match library {
-            DdsLibrary::Rustdds => Self::Rustdds,
-            #[cfg(feature = "cyclone")]
-            DdsLibrary::Cyclone => Self::Cyclone,
-        }
-    }
 }
 
 /// A topic to which a stream is published: the keys of an exporter of kind `dds`.
@@ -141,7 +117,6 @@ pub enum DdsStalled {
 impl Default for DdsConfig {
     fn default() -> Self {
         Self {
-            library: DdsLibrary::default(),
             domain: 0,
             interfaces: vec![Ipv4Addr::LOCALHOST.into()],
             stall_s: 10,
@@ -166,7 +141,11 @@ impl DdsConfig {
     /// # Errors
     /// The first invalid value.
     pub fn check(&self) -> Result<(), DdsError> {
-        self.participant().check()
+        self.participant().check()?;
+        match cfg!(cyclone) || *self == Self::default() {
+            true => Ok(()),
+            false => Err(DdsError::Missing),
+        }
     }
 
     /// Checks that this host has the addresses in `interfaces`.

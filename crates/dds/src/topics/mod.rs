@@ -19,7 +19,7 @@ use chappe_stream::StreamLog;
 
 /// The pacer of a publication.
 pub use chappe_flow::pacer::Choice as DdsPacer;
-pub use config::{Acknowledge, DdsConfig, DdsLibrary, DdsStalled, Publication, Subscription};
+pub use config::{Acknowledge, DdsConfig, DdsStalled, Publication, Subscription};
 pub use publish::{Advance, Publisher, RefusedElement, StreamNow};
 pub use status::{PublicationStatus, SubscriptionStatus, TopicsStatus};
 pub use subscribe::Subscriber;
@@ -82,7 +82,6 @@ impl Topics {
         }
         let reports = self.reports.clone();
         let started = Arc::new(Supervisor::start(SupervisorConfig {
-            backend: self.config.library.into(),
             participant: self.config.participant(),
             stall_after: self.config.stall_after(),
             notice: Arc::new(move |notice: Notice| (reports.notice)(notice.to_string())),

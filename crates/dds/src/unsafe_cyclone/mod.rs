@@ -1,15 +1,16 @@
 //! Cyclone DDS as safe types.
 //!
-//! `shim.c` in this folder has the functions below, over `libddsc` as described by its headers. Each call is sound
+//! `shim.c` in this folder has the functions below, over `libddsc`, which `build.rs` builds from source. Each call is sound
 //! because:
 //! 1. A handle is a number that the library looks up; for an entity that has ended it returns an error. So no use
 //!    of an entity after its end can access freed memory, and only pointers matter.
 //! 2. A `struct chappe_end` is created and freed by [`End`] alone, which is neither cloned nor copied, and every call
 //!    takes it by reference. An [`End`] holds its [`Presence`], so the topic whose type it points to, and the domain
 //!    that the type points to, live as long as it does.
-//! 3. [`ring`] is called by threads of the library with the address of the [`Bell`] that [`Presence`] keeps alive by
-//!    its `Arc`. [`Presence`] deletes the participant before it drops the bell. That deletes its readers, which waits
-//!    for running listeners and starts none afterwards.
+//! 3. [`ring`] and [`acknowledged`] are called by threads of the library with the address of the [`Bell`] that
+//!    [`Presence`] keeps alive by its `Arc`. [`Presence`] deletes the participant before it drops the bell. That deletes
+//!    its readers, which waits for running listeners and starts none afterwards. A writer's hook loses the bell before
+//!    its [`End`], which holds the [`Presence`], is gone.
 //! 4. Bytes are borrowed for the time of a call and copied there, in both directions; taken samples are returned,
 //!    once each, in the call that took them.
 //! 5. Text is passed as C strings that outlive the call, and returned in arrays that `shim.c` terminates with a
@@ -21,10 +22,10 @@
     reason = "a C library; the module comment lists the requirements of each call"
 )]
 
-use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::net::IpAddr;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::Wake;
 use std::time::{Duration, Instant};
@@ -37,9 +38,14 @@ use crate::{DdsError, Durability, Endian, Guid, Payload, Qos, Reliability, Topic
 
 /// Samples taken in one call.
 const TAKEN: usize = 64;
+/// Operations looked at; reason: a domain has about ten threads.
+const OPERATIONS: usize = 64;
 /// The largest number of matches of one end; reason: any host in the domain can announce an unlimited
 /// number.
 pub(crate) const MATCHED_MAX: usize = 4_096;
+/// The numbers of domains; reason: the library uses all of them but one as the name of a domain, and none is in use when
+/// the count has gone round.
+const DOMAINS: u32 = u32::MAX;
 /// The return code for a timeout.
 const TIMEOUT: i64 = -10;
 
@@ -87,7 +93,7 @@ unsafe extern "C" {
     fn dds_create_domain(domain: u32, configuration: *const c_char) -> i32;
     fn dds_delete(entity: i32) -> i32;
     fn dds_strretcode(code: i32) -> *const c_char;
-    fn chappe_participant(domain: u32, ring: Ring, bell: *mut c_void, found: *mut i32) -> i32;
+    fn chappe_participant(domain: i32, ring: Ring, bell: *mut c_void, found: *mut i32) -> i32;
     fn chappe_end_new(
         participant: i32,
         writes: i32,
@@ -103,6 +109,7 @@ unsafe extern "C" {
     fn chappe_guid(entity: i32, guid: *mut u8) -> i32;
     fn chappe_write(end: *mut RawEnd, bytes: *const u8, size: usize) -> i64;
     fn chappe_acknowledged(end: *const RawEnd) -> i64;
+    fn chappe_operations(end: *const RawEnd, into: *mut u64, most: u32) -> u32;
     fn chappe_take(end: *const RawEnd, into: *mut RawSample, most: u32) -> i32;
     fn chappe_sample_free(sample: *mut RawSample);
     fn chappe_matched(end: *const RawEnd, handles: *mut u64, most: u32) -> i32;
@@ -115,6 +122,8 @@ unsafe extern "C" {
 pub(crate) struct Bell {
     rung: Mutex<bool>,
     changed: Condvar,
+    #[cfg(feature = "planted")]
+    participant: std::sync::OnceLock<Guid>,
 }
 
 impl Bell {
@@ -151,6 +160,19 @@ extern "C" fn ring(_: i32, bell: *mut c_void) {
     bell.ring();
 }
 
+/// Called by the library when the last number that all readers of a writer have acknowledged has grown.
+extern "C" fn acknowledged(writer: i32, bell: *mut c_void) {
+    #[cfg(feature = "planted")]
+    {
+        // SAFETY: 3 of the module documentation: it points to the bell of a live presence.
+        let bell = unsafe { &*bell.cast::<Bell>() };
+        if let Some(participant) = bell.participant.get() {
+            crate::planted::fail_if_planted(*participant, crate::planted::Fault::Stall);
+        }
+    }
+    ring(writer, bell);
+}
+
 /// The library's text for an error.
 fn error(doing: &'static str, code: i64) -> DdsError {
     let code = i32::try_from(code).unwrap_or(i32::MIN);
@@ -167,58 +189,35 @@ fn text(of: &str) -> Result<CString, DdsError> {
     })
 }
 
-/// Domains that this program has configured, with their configuration and users: the library has each domain once
-/// in a process.
-static DOMAINS: Mutex<BTreeMap<u16, (i32, String, usize)>> = Mutex::new(BTreeMap::new());
-
-/// A configured domain; the last reference ends it.
+/// A domain of the library, which ends when it is dropped. Each participant has one: so it has threads, sockets and
+/// locks of its own, and can be replaced when one of them stalls. The library has a domain once in a process, by number;
+/// on the network all of them are the domain that the configuration names.
 #[derive(Debug)]
-struct Domain(u16);
+struct Domain(i32);
 
 impl Domain {
-    fn enter(
-        domain: u16,
+    fn new(
         interfaces: &[IpAddr],
         configuration: impl Fn(&Marks) -> String,
     ) -> Result<Self, DdsError> {
-        let mut domains = DOMAINS.lock().unwrap_or_else(PoisonError::into_inner);
-        let unmarked = configuration(&Marks::default());
-        if let Some((_, known, users)) = domains.get_mut(&domain) {
-            if *known != unmarked {
-                return Err(DdsError::Library {
-                    doing: "taking part in the domain",
-                    why: "this program uses the domain with other interfaces already".into(),
-                });
-            }
-            *users += 1;
-            return Ok(Self(domain));
-        }
-        let handle = confined(interfaces, |marks| {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        confined(interfaces, |marks| {
             let words = text(&configuration(marks))?;
+            let number = NEXT.fetch_add(1, Ordering::Relaxed) % DOMAINS;
             // SAFETY: 5 of the head.
-            let handle = unsafe { dds_create_domain(domain.into(), words.as_ptr()) };
+            let handle = unsafe { dds_create_domain(number, words.as_ptr()) };
             match handle {
-                0.. => Ok(handle),
+                0.. => Ok(Self(handle)),
                 code => Err(error("taking part in the domain", code.into())),
             }
-        })?;
-        domains.insert(domain, (handle, unmarked, 1));
-        Ok(Self(domain))
+        })
     }
 }
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        let mut domains = DOMAINS.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((handle, _, users)) = domains.get_mut(&self.0) else {
-            return;
-        };
-        *users -= 1;
-        if *users == 0 {
-            // SAFETY: 1 of the head.
-            unsafe { dds_delete(*handle) };
-            domains.remove(&self.0);
-        }
+        // SAFETY: 1 of the head.
+        unsafe { dds_delete(self.0) };
     }
 }
 
@@ -264,17 +263,15 @@ fn guid_of(entity: i32) -> Result<Guid, DdsError> {
 
 impl Presence {
     pub(crate) fn open(
-        domain: u16,
         interfaces: &[IpAddr],
         configuration: impl Fn(&Marks) -> String,
     ) -> Result<Arc<Self>, DdsError> {
-        let entered = Domain::enter(domain, interfaces, configuration)?;
+        let domain = Domain::new(interfaces, configuration)?;
         let bell = Arc::new(Bell::default());
         let mut found = [0; 3];
         let at = Arc::as_ptr(&bell).cast_mut().cast();
         // SAFETY: 3 of the head; it writes three numbers.
-        let participant =
-            unsafe { chappe_participant(domain.into(), ring, at, found.as_mut_ptr()) };
+        let participant = unsafe { chappe_participant(domain.0, ring, at, found.as_mut_ptr()) };
         if participant < 0 {
             return Err(error("taking part in the domain", participant.into()));
         }
@@ -284,9 +281,11 @@ impl Presence {
             found,
             guid: Guid([0; 16]),
             bell,
-            _domain: entered,
+            _domain: domain,
         };
         presence.guid = guid_of(participant)?;
+        #[cfg(feature = "planted")]
+        let _ = presence.bell.participant.set(presence.guid);
         Ok(Arc::new(presence))
     }
 
@@ -419,7 +418,7 @@ impl End {
                 name.as_ptr(),
                 type_name.as_ptr(),
                 &raw const of,
-                ring,
+                if writes { acknowledged } else { ring },
                 bell,
                 &raw mut made,
             )
@@ -456,6 +455,14 @@ impl End {
         // SAFETY: 2 of the head.
         let through = unsafe { chappe_acknowledged(self.raw.as_ptr()) };
         u64::try_from(through).map_err(|_| error("reading acknowledgements", through))
+    }
+
+    /// Identifies the operations that the library's threads run in the domain at present.
+    pub(crate) fn operations(&self) -> Vec<u64> {
+        let mut found = [0; OPERATIONS];
+        // SAFETY: 2 of the head; it writes at most as many as there is room for.
+        let count = unsafe { chappe_operations(self.raw.as_ptr(), found.as_mut_ptr(), 64) };
+        found[..count as usize].to_vec()
     }
 
     /// Takes some received samples, in the order of each writer.

@@ -5,8 +5,8 @@
  *
  * - All samples of a topic have one key, so that a stranger's keys cannot fill memory.
  * - The number of a sample at its writer is read from the submessage that carried it.
- * - The number acknowledged by all reliable readers is the minimum of the library's tree of readers
- *   (`ddsi_writer_max_drop_seq` does the same, and is not exported).
+ * - The number acknowledged by all reliable readers is read from the library's writer. A hook in the writer's history
+ *   cache notifies when it grows: the library removes acknowledged samples from the cache at each acknowledgement.
  */
 #include <arpa/inet.h>
 #include <stdint.h>
@@ -14,20 +14,22 @@
 #include <string.h>
 
 #include <dds/dds.h>
-#include <dds/ddsrt/avl.h>
 #include <dds/ddsrt/sync.h>
 #include <dds/ddsi/ddsi_domaingv.h>
 #include <dds/ddsi/ddsi_entity.h>
-#include <dds/ddsi/q_hbcontrol.h>
 #include <dds/ddsi/ddsi_endpoint.h>
 #include <dds/ddsi/ddsi_entity_index.h>
-#include <dds/ddsi/ddsi_entity_match.h>
+#include <dds/ddsi/ddsi_radmin.h>
 #include <dds/ddsi/ddsi_serdata.h>
 #include <dds/ddsi/ddsi_sertype.h>
-#include <dds/ddsi/q_misc.h>
-#include <dds/ddsi/q_protocol.h>
-#include <dds/ddsi/q_radmin.h>
-#include <dds/ddsi/q_thread.h>
+#include <dds/ddsi/ddsi_thread.h>
+#include <dds/ddsi/ddsi_whc.h>
+
+/* Headers of the library's own sources. */
+#include "ddsi__endpoint.h"
+#include "ddsi__misc.h"
+#include "ddsi__protocol.h"
+#include "ddsi__thread.h"
 
 /* The encapsulation before the CDR of a sample. */
 #define HEAD 4u
@@ -78,17 +80,17 @@ static struct ddsi_serdata *plain_or_gone(struct sample *sample)
 }
 
 static struct ddsi_serdata *from_fragments(const struct ddsi_sertype *type, enum ddsi_serdata_kind kind,
-                                           const struct nn_rdata *fragment, size_t size)
+                                           const struct ddsi_rdata *fragment, size_t size)
 {
     if (size < HEAD || size > MOST || fragment == NULL)
         return NULL;
     struct sample *sample = sample_new(type, kind, (uint32_t)size);
     if (sample == NULL)
         return NULL;
-    if (NN_RDATA_SUBMSG_OFF(fragment) != 0) {
-        const Data_DataFrag_common_t *data =
-            (const Data_DataFrag_common_t *)NN_RMSG_PAYLOADOFF(fragment->rmsg, NN_RDATA_SUBMSG_OFF(fragment));
-        sample->number = (int64_t)fromSN(data->writerSN);
+    if (DDSI_RDATA_SUBMSG_OFF(fragment) != 0) {
+        const ddsi_rtps_data_datafrag_common_t *data =
+            (const ddsi_rtps_data_datafrag_common_t *)DDSI_RMSG_PAYLOADOFF(fragment->rmsg, DDSI_RDATA_SUBMSG_OFF(fragment));
+        sample->number = (int64_t)ddsi_from_seqno(data->writerSN);
     }
     /* Fragments are in order and may overlap: each adds the bytes after the previous one. */
     uint32_t end = 0;
@@ -96,7 +98,7 @@ static struct ddsi_serdata *from_fragments(const struct ddsi_sertype *type, enum
         uint32_t to = fragment->maxp1 < size ? fragment->maxp1 : (uint32_t)size;
         if (to <= end || fragment->min > end)
             continue;
-        const unsigned char *payload = NN_RMSG_PAYLOADOFF(fragment->rmsg, NN_RDATA_PAYLOAD_OFF(fragment));
+        const unsigned char *payload = DDSI_RMSG_PAYLOADOFF(fragment->rmsg, DDSI_RDATA_PAYLOAD_OFF(fragment));
         memcpy(sample->cdr + end, payload + (end - fragment->min), to - end);
         end = to;
     }
@@ -314,6 +316,90 @@ struct chappe_found {
     char name[129];
 };
 
+/* -- acknowledgements as events -------------------------------------------------------------------- */
+
+/* The operations of a writer's history cache, of which one is ours. Lives as long as the cache. */
+struct hook {
+    struct ddsi_whc_ops ops; /* the first member: the cache points to it */
+    const struct ddsi_whc_ops *original;
+    ddsi_seqno_t acknowledged;
+    dds_entity_t writer;
+    void (*ring)(dds_entity_t, void *);
+    void *bell; /* NULL after the end of the writer; read and written with the writer's lock */
+};
+
+/* The library calls this with the writer's lock, after it has recorded an acknowledgement or the end of a reader. */
+static uint32_t acknowledged_hook(struct ddsi_whc *cache, ddsi_seqno_t through, struct ddsi_whc_state *state,
+                                  struct ddsi_whc_node **removed)
+{
+    struct hook *hook = (struct hook *)cache->ops;
+    uint32_t count = hook->original->remove_acked_messages(cache, through, state, removed);
+    if (through > hook->acknowledged) {
+        hook->acknowledged = through;
+        if (hook->bell != NULL)
+            hook->ring(hook->writer, hook->bell);
+    }
+    return count;
+}
+
+static void free_hook(struct ddsi_whc *cache)
+{
+    struct hook *hook = (struct hook *)cache->ops;
+    cache->ops = hook->original;
+    free(hook);
+    cache->ops->free(cache);
+}
+
+/* Returns the library's writer with its lock, or NULL if it has ended; `writer_unlock` must follow in either case. */
+static struct ddsi_writer *writer_lock(const struct chappe_end *end)
+{
+    struct ddsi_domaingv *domain = ddsrt_atomic_ldvoidp(&end->type->gv);
+    ddsi_thread_state_awake(ddsi_lookup_thread_state(), domain);
+    struct ddsi_writer *writer = ddsi_entidx_lookup_writer_guid(domain->entity_index, &end->guid);
+    if (writer != NULL)
+        ddsrt_mutex_lock(&writer->e.lock);
+    return writer;
+}
+
+static void writer_unlock(struct ddsi_writer *writer)
+{
+    if (writer != NULL)
+        ddsrt_mutex_unlock(&writer->e.lock);
+    ddsi_thread_state_asleep(ddsi_lookup_thread_state());
+}
+
+static int32_t hook_in(const struct chappe_end *end, void (*ring)(dds_entity_t, void *), void *bell)
+{
+    struct hook *hook = calloc(1, sizeof *hook);
+    if (hook == NULL)
+        return DDS_RETCODE_OUT_OF_RESOURCES;
+    struct ddsi_writer *writer = writer_lock(end);
+    if (writer != NULL) {
+        hook->original = writer->whc->ops;
+        hook->ops = *hook->original;
+        hook->ops.remove_acked_messages = acknowledged_hook;
+        hook->ops.free = free_hook;
+        hook->writer = end->entity;
+        hook->ring = ring;
+        hook->bell = bell;
+        writer->whc->ops = &hook->ops;
+    }
+    writer_unlock(writer);
+    if (writer != NULL)
+        return 0;
+    free(hook);
+    return DDS_RETCODE_ALREADY_DELETED;
+}
+
+/* Afterwards the writer rings no more. */
+static void hook_off(const struct chappe_end *end)
+{
+    struct ddsi_writer *writer = writer_lock(end);
+    if (writer != NULL)
+        ((struct hook *)writer->whc->ops)->bell = NULL;
+    writer_unlock(writer);
+}
+
 static dds_listener_t *listener(void (*ring)(dds_entity_t, void *), void *bell)
 {
     dds_listener_t *made = dds_create_listener(bell);
@@ -321,11 +407,16 @@ static dds_listener_t *listener(void (*ring)(dds_entity_t, void *), void *bell)
     return made;
 }
 
-dds_entity_t chappe_participant(uint32_t domain, void (*ring)(dds_entity_t, void *), void *bell, dds_entity_t found[3])
+/* `domain` is the handle of a domain. */
+dds_entity_t chappe_participant(dds_entity_t domain, void (*ring)(dds_entity_t, void *), void *bell, dds_entity_t found[3])
 {
     static const dds_entity_t topics[3] = {DDS_BUILTIN_TOPIC_DCPSPARTICIPANT, DDS_BUILTIN_TOPIC_DCPSPUBLICATION,
                                            DDS_BUILTIN_TOPIC_DCPSSUBSCRIPTION};
-    dds_entity_t participant = dds_create_participant(domain, NULL, NULL);
+    dds_domainid_t number;
+    dds_return_t known = dds_get_domainid(domain, &number);
+    if (known < 0)
+        return known;
+    dds_entity_t participant = dds_create_participant(number, NULL, NULL);
     if (participant < 0)
         return participant;
     dds_listener_t *told = listener(ring, bell);
@@ -344,18 +435,18 @@ dds_entity_t chappe_participant(uint32_t domain, void (*ring)(dds_entity_t, void
 static dds_qos_t *policies(const struct chappe_qos *of, bool writes)
 {
     dds_qos_t *qos = dds_create_qos();
-    dds_history_kind_t history = of->keep_last > 0 ? DDS_HISTORY_KEEP_LAST : DDS_HISTORY_KEEP_ALL;
+    /* A full reader drops its oldest sample: one that refuses samples blocks the library's thread for all topics. */
+    int32_t depth = of->keep_last > 0 ? of->keep_last : writes ? 0 : of->samples;
+    dds_history_kind_t history = depth > 0 ? DDS_HISTORY_KEEP_LAST : DDS_HISTORY_KEEP_ALL;
     /* Nothing blocks in the library: its caller waits instead. */
     dds_qset_reliability(qos, of->reliable ? DDS_RELIABILITY_RELIABLE : DDS_RELIABILITY_BEST_EFFORT, 0);
     dds_qset_durability(qos, of->transient_local ? DDS_DURABILITY_TRANSIENT_LOCAL : DDS_DURABILITY_VOLATILE);
-    dds_qset_history(qos, history, of->keep_last > 0 ? of->keep_last : 1);
+    dds_qset_history(qos, history, depth > 0 ? depth : 1);
     if (of->deadline_ns > 0)
         dds_qset_deadline(qos, of->deadline_ns);
     if (writes) /* late readers get all samples that are kept */
         dds_qset_durability_service(qos, 0, DDS_HISTORY_KEEP_LAST, of->keep_last > 0 ? of->keep_last : of->samples,
                                     DDS_LENGTH_UNLIMITED, DDS_LENGTH_UNLIMITED, DDS_LENGTH_UNLIMITED);
-    else
-        dds_qset_resource_limits(qos, of->samples, DDS_LENGTH_UNLIMITED, DDS_LENGTH_UNLIMITED);
     dds_data_representation_id_t plain = DDS_DATA_REPRESENTATION_XCDR1;
     dds_qset_data_representation(qos, 1, &plain);
     return qos;
@@ -410,12 +501,21 @@ int32_t chappe_end_new(dds_entity_t participant, int32_t writes, const char *nam
     for (int i = 0; i < 3; i++)
         end->guid.prefix.u[i] = ntohl(words[i]);
     end->guid.entityid.u = ntohl(words[3]);
+    failed = writes ? hook_in(end, ring, bell) : 0;
+    if (failed < 0) {
+        dds_delete(end->entity);
+        dds_delete(end->topic);
+        free(end);
+        return failed;
+    }
     *out = end;
     return 0;
 }
 
 void chappe_end_free(struct chappe_end *end)
 {
+    if (end->writes)
+        hook_off(end);
     dds_delete(end->entity);
     dds_delete(end->topic);
     free(end);
@@ -456,20 +556,33 @@ int64_t chappe_write(struct chappe_end *end, const uint8_t *bytes, size_t size)
 /* Returns the last number acknowledged by all matched reliable readers. */
 int64_t chappe_acknowledged(const struct chappe_end *end)
 {
-    struct ddsi_domaingv *domain = ddsrt_atomic_ldvoidp(&end->type->gv);
-    struct thread_state *thread = lookup_thread_state();
     int64_t through = DDS_RETCODE_ALREADY_DELETED;
-    thread_state_awake(thread, domain);
-    struct ddsi_writer *writer = entidx_lookup_writer_guid(domain->entity_index, &end->guid);
-    if (writer != NULL) {
-        ddsrt_mutex_lock(&writer->e.lock);
-        const struct ddsi_wr_prd_match *least = ddsrt_avl_root(&ddsi_wr_readers_treedef, &writer->readers);
-        bool all = least == NULL || least->min_seq > writer->seq;
-        through = (int64_t)(all ? writer->seq : least->min_seq);
-        ddsrt_mutex_unlock(&writer->e.lock);
-    }
-    thread_state_asleep(thread);
+    struct ddsi_writer *writer = writer_lock(end);
+    if (writer != NULL)
+        through = (int64_t)ddsi_writer_max_drop_seq(writer);
+    writer_unlock(writer);
     return through;
+}
+
+/* Writes an identification of each operation that a thread of the library runs in the domain at present, up to `most`, and
+ * returns their number. */
+uint32_t chappe_operations(const struct chappe_end *end, uint64_t *into, uint32_t most)
+{
+    const struct ddsi_domaingv *domain = ddsrt_atomic_ldvoidp(&end->type->gv);
+    const struct ddsi_thread_states_list *list = ddsrt_atomic_ldvoidp(&thread_states.thread_states_head);
+    uint32_t count = 0, index = 0;
+    for (; list != NULL; list = list->next) {
+        for (int i = 0; i < DDSI_THREAD_STATE_BATCH && count < most; i++, index++) {
+            const struct ddsi_thread_state *thread = &list->thrst[i];
+            ddsi_vtime_t time = ddsrt_atomic_ld32(&thread->vtime);
+            ddsrt_atomic_fence_ldld();
+            /* The library's clock of a thread changes with each operation. */
+            if (thread->state != DDSI_THREAD_STATE_ZERO && !ddsi_vtime_asleep_p(time)
+                && ddsrt_atomic_ldvoidp(&thread->gv) == domain)
+                into[count++] = (uint64_t)index << 32 | time;
+        }
+    }
+    return count;
 }
 
 int32_t chappe_take(const struct chappe_end *end, struct chappe_sample *into, uint32_t most)

@@ -46,8 +46,6 @@ const DOMAIN: u32 = 100;
 pub(super) enum Carrier {
     Zeromq,
     Dds,
-    #[cfg(feature = "cyclone")]
-    Cyclone,
 }
 
 /// The path between the processes.
@@ -59,19 +57,12 @@ enum Route {
 }
 
 impl Carrier {
-    pub(super) const ALL: &[Self] = &[
-        Self::Zeromq,
-        Self::Dds,
-        #[cfg(feature = "cyclone")]
-        Self::Cyclone,
-    ];
+    pub(super) const ALL: &[Self] = &[Self::Zeromq, Self::Dds];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Zeromq => "zeromq",
             Self::Dds => "dds",
-            #[cfg(feature = "cyclone")]
-            Self::Cyclone => "cyclone",
         }
     }
 
@@ -88,8 +79,6 @@ impl Carrier {
         match self {
             Self::Zeromq => &["--over", "zeromq"],
             Self::Dds => &["--over", "dds"],
-            #[cfg(feature = "cyclone")]
-            Self::Cyclone => &["--over", "dds", "--library", "cyclone"],
         }
     }
 }

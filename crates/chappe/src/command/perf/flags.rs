@@ -77,15 +77,6 @@ pub(crate) struct Common {
     /// Fail if a phase has a lower throughput, such as `100Mbit`.
     #[arg(long, value_parser = bytes_per_s, value_name = "RATE", help_heading = "Conditions")]
     pub min_throughput: Option<u64>,
-    /// The library: rustdds, or cyclone if it is built in.
-    #[cfg(feature = "dds")]
-    #[arg(
-        long,
-        default_value = "rustdds",
-        value_name = "LIBRARY",
-        help_heading = "DDS"
-    )]
-    pub library: chappe_perf::Library,
     /// The domain.
     #[arg(long, default_value_t = 0, value_name = "N", help_heading = "DDS",
           value_parser = clap::value_parser!(u16).range(0..=232))]

@@ -114,7 +114,6 @@ fn carrier(common: &Common, endpoint: &str) -> Result<Carrier, Failure> {
         (Over::Dds, _) => return Err(Failure::new("this program was built without DDS")),
         #[cfg(feature = "dds")]
         (Over::Dds, best_effort) => Carrier::Dds(chappe_perf::Domain {
-            library: common.library,
             domain: common.domain,
             interfaces: common.addresses.clone(),
             topic: common.topic.clone(),

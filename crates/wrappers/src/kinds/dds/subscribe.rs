@@ -22,7 +22,7 @@ pub(crate) const WRAPPER: WrapperKind = WrapperKind {
         resumes: "stream, epoch and number, by which repeated elements are dropped",
         may_double: "elements without a number",
         may_miss: "what its source does not repeat: with `acknowledge = \"stored\"` it repeats everything",
-        back_pressure: "the reader keeps `max_samples`; then a reliable writer waits (Cyclone DDS) or the oldest are dropped and counted (RustDDS)",
+        back_pressure: "the reader keeps `max_samples`; then the oldest are dropped and counted",
     },
     check: |file| settings(file).map(drop),
     open,
