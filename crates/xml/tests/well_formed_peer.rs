@@ -19,7 +19,7 @@ fn by_peer(document: &str) -> Option<Vec<String>> {
         match reader.read_event().ok()? {
             PeerEvent::Start(start) => {
                 depth += 1;
-                parts.push(format!("<{}", start.local_name().0));
+                parts.push(format!("<{}", local(start.name().0)));
             }
             PeerEvent::End(_) => {
                 depth -= 1;
@@ -36,6 +36,10 @@ fn by_peer(document: &str) -> Option<Vec<String>> {
             _ => {}
         }
     }
+}
+
+fn local(name: &str) -> &str {
+    name.rsplit(':').next().unwrap_or_default()
 }
 
 fn push_text(parts: &mut Vec<String>, text: &str) {

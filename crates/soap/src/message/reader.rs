@@ -1,26 +1,59 @@
-//! Reading of messages from events.
+//! Reading of messages from text or events.
 
+use std::borrow::Cow;
 use std::fmt;
-use std::fmt::Write as _;
 
-use chappe_xml::{Event, EventSource, Limits, Name, Namespace, Reason};
+use chappe_xml::text::Pull;
+use chappe_xml::{EventSource, Limits, Name, Namespace, Reason};
 
+use super::events::EventParts;
 use super::{Field, Message};
 use crate::schema::LexicalError;
 
 /// Bytes charged for each element, as for one in a tree.
 const ELEMENT_BYTES: usize = 192;
 
-/// Reads messages in one namespace from an event source, such as a text or EXI reader.
+pub(super) use chappe_xml::text::Part;
+
+/// Reads messages in one namespace: from text with names and values borrowed from it, or from an event
+/// source, such as a tree or an EXI reader.
 pub struct Reader<'s> {
-    source: &'s mut dyn EventSource,
-    namespace: Namespace,
+    source: Source<'s>,
+    namespace: &'s Namespace,
     /// What is left of the limit of expanded bytes.
     left: usize,
     bound: usize,
-    /// The text of the last value; its buffer serves all.
-    text: String,
     ignores_unknown: bool,
+}
+
+/// Where the parts of a message come from. A branch for each part costs less than a call by pointer.
+enum Source<'s> {
+    Text(Pull<'s>),
+    Events(EventParts<'s>),
+}
+
+impl Source<'_> {
+    fn next_part(&mut self) -> Result<Option<Part<'_>>, chappe_xml::Error> {
+        match self {
+            Self::Text(text) => text.next_part(),
+            Self::Events(events) => events.next_part(),
+        }
+    }
+
+    /// The name of the last start.
+    fn name(&self) -> Name {
+        match self {
+            Self::Text(text) => text.name(),
+            Self::Events(events) => events.name(),
+        }
+    }
+
+    fn value(&mut self) -> Result<Option<Cow<'_, str>>, chappe_xml::Error> {
+        match self {
+            Self::Text(text) => text.value(),
+            Self::Events(events) => events.value(),
+        }
+    }
 }
 
 /// An element is not a message of the expected type.
@@ -113,16 +146,25 @@ fn truncated() -> ReadError {
 }
 
 impl<'s> Reader<'s> {
-    /// Creates a reader. The source limits the depth and the number of elements, the reader their
-    /// memory.
+    /// Creates a reader of events. The source limits the depth and the number of elements, the reader
+    /// their memory.
     #[must_use]
-    pub fn new(source: &'s mut dyn EventSource, namespace: &Namespace, limits: Limits) -> Self {
+    pub fn new(source: &'s mut dyn EventSource, namespace: &'s Namespace, limits: Limits) -> Self {
+        Self::of(Source::Events(EventParts::new(source)), namespace, limits)
+    }
+
+    /// Creates a reader of text.
+    #[must_use]
+    pub fn of_text(text: Pull<'s>, namespace: &'s Namespace, limits: Limits) -> Self {
+        Self::of(Source::Text(text), namespace, limits)
+    }
+
+    fn of(source: Source<'s>, namespace: &'s Namespace, limits: Limits) -> Self {
         Self {
             source,
-            namespace: namespace.clone(),
+            namespace,
             left: limits.expanded_bytes,
             bound: limits.expanded_bytes,
-            text: String::new(),
             ignores_unknown: false,
         }
     }
@@ -139,16 +181,18 @@ impl<'s> Reader<'s> {
     /// # Errors
     /// [`ReadError`] with the path of the wrong element.
     pub fn root<T: Message>(&mut self, name: &str) -> Result<T, ReadError> {
-        let read = match self.source.next_event() {
-            Ok(Some(Event::StartElement(found))) => match found.is(&self.namespace, name) {
-                true => T::read(self),
-                false => Err(ReadReason::Root(found).into()),
-            },
+        let read = match self.source.next_part() {
+            Ok(Some(Part::Start { namespace, local })) => {
+                match local == name && namespace == self.namespace {
+                    true => T::read(self),
+                    false => Err(ReadReason::Root(self.source.name()).into()),
+                }
+            }
             Ok(_) => Err(truncated()),
             Err(error) => Err(error.into()),
         };
         // What follows may be wrong, too.
-        let read = read.and_then(|message| match self.source.next_event()? {
+        let read = read.and_then(|message| match self.source.next_part()? {
             None => Ok(message),
             Some(_) => Err(ReadReason::Mixed.into()),
         });
@@ -162,39 +206,40 @@ impl<'s> Reader<'s> {
     /// The child is none of `names`, there is text, or the source fails.
     pub fn child(&mut self, names: &[&str]) -> Result<Option<usize>, ReadError> {
         loop {
-            match self.source.next_event()?.ok_or_else(truncated)? {
-                Event::StartElement(found) => {
-                    let bound = self.bound;
-                    self.left = self
-                        .left
-                        .checked_sub(ELEMENT_BYTES)
-                        .ok_or_else(|| exceeded(bound))?;
-                    let mut names = names.iter();
-                    let position = names.position(|name| found.local == *name);
-                    let position = position.filter(|_| found.namespace == self.namespace);
+            match self.source.next_part()?.ok_or_else(truncated)? {
+                Part::Start { namespace, local } => {
+                    let position = names.iter().position(|name| local == *name);
+                    let position = position.filter(|_| namespace == self.namespace);
+                    self.charge(ELEMENT_BYTES)?;
                     match position {
                         Some(position) => return Ok(Some(position)),
                         None if self.ignores_unknown => self.skip()?,
-                        None => return Err(ReadReason::Unknown(found).into()),
+                        None => return Err(ReadReason::Unknown(self.source.name()).into()),
                     }
                 }
-                Event::EndElement => return Ok(None),
-                Event::Text(text) if !text.lexical().trim().is_empty() => {
+                Part::End => return Ok(None),
+                Part::Text(text) if !text.trim().is_empty() => {
                     return Err(ReadReason::Mixed.into());
                 }
-                Event::Text(_) | Event::Attribute(..) | Event::Namespace { .. } => {}
+                Part::Text(_) => {}
             }
         }
+    }
+
+    fn charge(&mut self, bytes: usize) -> Result<(), ReadError> {
+        let left = self.left.checked_sub(bytes);
+        self.left = left.ok_or_else(|| exceeded(self.bound))?;
+        Ok(())
     }
 
     /// Reads the rest of the element whose start was read.
     fn skip(&mut self) -> Result<(), ReadError> {
         let mut depth = 1_usize;
         while depth > 0 {
-            match self.source.next_event()?.ok_or_else(truncated)? {
-                Event::StartElement(_) => depth += 1,
-                Event::EndElement => depth -= 1,
-                Event::Text(_) | Event::Attribute(..) | Event::Namespace { .. } => {}
+            match self.source.next_part()?.ok_or_else(truncated)? {
+                Part::Start { .. } => depth += 1,
+                Part::End => depth -= 1,
+                Part::Text(_) => {}
             }
         }
         Ok(())
@@ -225,47 +270,24 @@ impl<'s> Reader<'s> {
         T::finish(slot).ok_or_else(missing)
     }
 
-    /// Reads the value of the open element, and its end.
+    /// Reads the value of the open element by `parse`, and its end.
     ///
     /// # Errors
-    /// There is a child, or the source fails.
-    pub fn text(&mut self) -> Result<&str, ReadError> {
-        self.text.clear();
-        loop {
-            match self.source.next_event()?.ok_or_else(truncated)? {
-                Event::Text(value) => {
-                    let before = self.text.len();
-                    // Writing to a string cannot fail.
-                    let _ = write!(self.text, "{value}");
-                    let (bound, added) = (self.bound, self.text.len() - before);
-                    self.left = self
-                        .left
-                        .checked_sub(added)
-                        .ok_or_else(|| exceeded(bound))?;
-                }
-                Event::EndElement => return Ok(&self.text),
-                Event::StartElement(_) => return Err(ReadReason::NotSimple.into()),
-                Event::Attribute(..) | Event::Namespace { .. } => {}
-            }
-        }
-    }
-
-    /// Reads the value of the open element by `parse`.
-    ///
-    /// # Errors
-    /// As [`Reader::text`], or the text is not a value of the type.
+    /// There is a child, the text is not a value of the type, or the source fails.
     pub fn value<T>(
         &mut self,
         parse: impl FnOnce(&str) -> Result<T, LexicalError>,
     ) -> Result<T, ReadError> {
-        let parsed = parse(self.text()?);
+        let value = self.source.value()?.ok_or(ReadReason::NotSimple)?;
+        let (bytes, parsed) = (value.len(), parse(&value));
+        self.charge(bytes)?;
         parsed.map_err(|error| ReadReason::Value(error).into())
     }
 
     /// Reads the value of the open element as one of these; returns its position.
     ///
     /// # Errors
-    /// As [`Reader::text`], or the text is none of them.
+    /// As [`Reader::value`]: the text is none of them.
     pub fn variant(&mut self, names: &[&str]) -> Result<usize, ReadError> {
         self.value(|text| {
             let trimmed = text.trim();

@@ -1,9 +1,10 @@
 //! Values of built-in types.
 
-use std::fmt::Write as _;
+use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
+use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
 use chappe_xml::{Name, Value};
 
@@ -20,6 +21,14 @@ pub trait Simple: Sized {
 
     /// The value in a message.
     fn to_value(&self) -> Value<'_>;
+
+    /// Writes the value. Types whose value is a text of its own write it without a copy.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    fn write(&self, writer: &mut Writer<'_>) -> Result<(), WriteError> {
+        writer.value(self.to_value())
+    }
 
     /// Parses the value.
     ///
@@ -65,13 +74,7 @@ impl<T: Simple + Quantity> Message for Samples<T> {
     }
 
     fn write(&self, writer: &mut Writer<'_>) -> Result<(), WriteError> {
-        let mut text = String::new();
-        for (index, sample) in self.0.iter().enumerate() {
-            let separator = if index > 0 { " " } else { "" };
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{separator}{}", sample.to_value());
-        }
-        writer.value(Value::Text(text.into()))
+        writer.plain(format_args!("{}", List(&self.0)))
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, ReadError> {
@@ -79,6 +82,19 @@ impl<T: Simple + Quantity> Message for Samples<T> {
             let samples = text.split_ascii_whitespace().map(T::parse);
             samples.collect::<Result<_, _>>().map(Self)
         })
+    }
+}
+
+/// The values of a list, separated by spaces.
+struct List<'l, T>(&'l [T]);
+
+impl<T: Simple> fmt::Display for List<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, value) in self.0.iter().enumerate() {
+            let separator = if index > 0 { " " } else { "" };
+            write!(f, "{separator}{}", value.to_value())?;
+        }
+        Ok(())
     }
 }
 
@@ -105,7 +121,7 @@ macro_rules! message {
             }
 
             fn write(&self, writer: &mut Writer<'_>) -> Result<(), WriteError> {
-                writer.value(self.to_value())
+                Simple::write(self, writer)
             }
 
             fn read(reader: &mut Reader<'_>) -> Result<Self, ReadError> {
@@ -144,6 +160,13 @@ macro_rules! integer {
                 match i64::try_from(*self) {
                     Ok(integer) => Value::Integer(integer),
                     Err(_) => Value::Text(self.to_string().into()),
+                }
+            }
+
+            fn write(&self, writer: &mut Writer<'_>) -> Result<(), WriteError> {
+                match i64::try_from(*self) {
+                    Ok(integer) => writer.value(Value::Integer(integer)),
+                    Err(_) => writer.plain(format_args!("{self}")),
                 }
             }
 
@@ -201,6 +224,13 @@ impl Simple for f32 {
         }
     }
 
+    fn write(&self, writer: &mut Writer<'_>) -> Result<(), WriteError> {
+        match self.is_finite() {
+            true => writer.plain(format_args!("{self}")),
+            false => writer.value(Value::Double(f64::from(*self))),
+        }
+    }
+
     fn parse(text: &str) -> Result<Self, LexicalError> {
         let invalid = || lexical("xs:float", text);
         let double = Value::from(text).double().map_err(|_| invalid())?;
@@ -229,6 +259,10 @@ impl Simple for Vec<u8> {
 
     fn to_value(&self) -> Value<'_> {
         Value::Text(STANDARD.encode(self).into())
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) -> Result<(), WriteError> {
+        writer.plain(format_args!("{}", Base64Display::new(self, &STANDARD)))
     }
 
     fn parse(text: &str) -> Result<Self, LexicalError> {

@@ -1,7 +1,9 @@
-//! Writing of messages as events.
+//! Writing of messages as text or events.
 
 use std::borrow::Cow;
+use std::fmt::{self, Write as _};
 
+use chappe_xml::text::escape;
 use chappe_xml::{Error, Event, EventSink, Name, Namespace, Value};
 
 use super::{Field, Message};
@@ -9,35 +11,56 @@ use super::{Field, Message};
 /// The prefix of a message's namespace.
 const PREFIX: &str = "m";
 
-/// Writes messages in one namespace to an event sink, such as a text or EXI writer.
+/// Writes messages in one namespace: as text straight into a buffer, or to an event sink, such as the
+/// builder of a tree or an EXI writer.
 pub struct Writer<'s> {
-    sink: &'s mut dyn EventSink,
-    namespace: Namespace,
+    sink: Sink<'s>,
+    namespace: &'s Namespace,
+}
+
+/// Where the parts of a message go. A branch for each part costs less than a call by pointer.
+enum Sink<'s> {
+    Text(&'s mut String),
+    Events(&'s mut dyn EventSink),
 }
 
 impl<'s> Writer<'s> {
-    /// Creates a writer.
+    /// Creates a writer of events.
     #[must_use]
-    pub fn new(sink: &'s mut dyn EventSink, namespace: &Namespace) -> Self {
-        Self {
-            sink,
-            namespace: namespace.clone(),
-        }
+    pub fn new(sink: &'s mut dyn EventSink, namespace: &'s Namespace) -> Self {
+        let sink = Sink::Events(sink);
+        Self { sink, namespace }
     }
 
-    /// Writes a message as an element of this name that declares its namespace.
+    /// Creates a writer that appends text.
+    #[must_use]
+    pub fn of_text(text: &'s mut String, namespace: &'s Namespace) -> Self {
+        let sink = Sink::Text(text);
+        Self { sink, namespace }
+    }
+
+    /// Writes a message as an element of this name, a valid one in XML, that declares its namespace.
     ///
     /// # Errors
     /// Those of the sink.
     pub fn root<T: Message>(&mut self, name: &str, message: &T) -> Result<(), Error> {
-        let name = Name::inside(&self.namespace, name);
-        self.sink.event(Event::StartElement(name))?;
-        self.sink.event(Event::Namespace {
-            prefix: Cow::Borrowed(PREFIX),
-            namespace: Cow::Borrowed(&self.namespace),
-        })?;
-        message.write(self)?;
-        self.sink.event(Event::EndElement)
+        match &mut self.sink {
+            Sink::Text(text) => {
+                for part in ["<", PREFIX, ":", name, " xmlns:", PREFIX, "=\""] {
+                    text.push_str(part);
+                }
+                escape(text, self.namespace, true);
+                text.push_str("\">");
+            }
+            Sink::Events(sink) => {
+                sink.event(Event::StartElement(Name::inside(self.namespace, name)))?;
+                sink.event(Event::Namespace {
+                    prefix: Cow::Borrowed(PREFIX),
+                    namespace: Cow::Borrowed(self.namespace),
+                })?;
+            }
+        }
+        self.content(name, message)
     }
 
     /// Writes a field of the open element.
@@ -53,13 +76,40 @@ impl<'s> Writer<'s> {
     /// # Errors
     /// Those of the sink.
     pub fn element<T: Message>(&mut self, name: &'static str, message: &T) -> Result<(), Error> {
-        let name = Name {
-            namespace: self.namespace.clone(),
-            local: Cow::Borrowed(name),
+        match &mut self.sink {
+            Sink::Text(text) => {
+                for part in ["<", PREFIX, ":", name, ">"] {
+                    text.push_str(part);
+                }
+            }
+            Sink::Events(sink) => {
+                let (namespace, local) = (self.namespace.clone(), Cow::Borrowed(name));
+                sink.event(Event::StartElement(Name { namespace, local }))?;
+            }
+        }
+        self.content(name, message)
+    }
+
+    /// Writes the content of the open element, and its end.
+    fn content<T: Message>(&mut self, name: &str, message: &T) -> Result<(), Error> {
+        let started = match &self.sink {
+            Sink::Text(text) => text.len(),
+            Sink::Events(_) => 0,
         };
-        self.sink.event(Event::StartElement(name))?;
         message.write(self)?;
-        self.sink.event(Event::EndElement)
+        match &mut self.sink {
+            Sink::Text(text) if text.len() == started => {
+                text.pop();
+                text.push_str("/>");
+            }
+            Sink::Text(text) => {
+                for part in ["</", PREFIX, ":", name, ">"] {
+                    text.push_str(part);
+                }
+            }
+            Sink::Events(sink) => sink.event(Event::EndElement)?,
+        }
+        Ok(())
     }
 
     /// Writes the text of the open element.
@@ -75,9 +125,30 @@ impl<'s> Writer<'s> {
     /// # Errors
     /// Those of the sink.
     pub fn value(&mut self, value: Value<'_>) -> Result<(), Error> {
-        match &value {
-            Value::Text(text) if text.is_empty() => Ok(()),
-            _ => self.sink.event(Event::Text(value)),
+        match (&mut self.sink, value) {
+            (Sink::Text(out), Value::Text(text)) => escape(out, &text, false),
+            (Sink::Text(out), value) => {
+                // Writing to a string cannot fail.
+                let _ = write!(out, "{value}");
+            }
+            (Sink::Events(_), Value::Text(text)) if text.is_empty() => {}
+            (Sink::Events(sink), value) => sink.event(Event::Text(value))?,
+        }
+        Ok(())
+    }
+
+    /// Writes a text without markup, such as a number, as the value of the open element.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn plain(&mut self, text: fmt::Arguments<'_>) -> Result<(), Error> {
+        match &mut self.sink {
+            Sink::Text(out) => {
+                // Writing to a string cannot fail.
+                let _ = out.write_fmt(text);
+                Ok(())
+            }
+            Sink::Events(_) => self.value(Value::Text(text.to_string().into())),
         }
     }
 }

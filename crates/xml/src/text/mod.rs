@@ -11,4 +11,4 @@ mod writer;
 
 pub use pull::{Part, Pull};
 pub use reader::Reader;
-pub use writer::Writer;
+pub use writer::{Writer, escape};
