@@ -20,7 +20,7 @@ use chappe_dpws::metadata::{
 };
 use chappe_machine::{Harness, Input, Output};
 use chappe_soap::wsdl::{OperationKind, Service, ServiceOperation, Wsdl};
-use chappe_soap::{EndpointReference, Envelope, Fault, FaultCode, NAMESPACE, v1_1};
+use chappe_soap::{EndpointReference, Envelope, Fault, FaultCode, LazyEnvelope, NAMESPACE, v1_1};
 use chappe_xml::{Element, Limits, Name};
 use proptest::prelude::*;
 
