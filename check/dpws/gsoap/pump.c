@@ -46,6 +46,13 @@ int __ns1__Stop(struct soap *soap, struct _ns1__Stop *asked) {
     return soap_send_empty_response(soap, 202);
 }
 
+/* The plugin also serves faults that others send to it; here is nobody who sends any. */
+int SOAP_ENV__Fault(struct soap *soap, char *faultcode, char *faultstring, char *faultactor,
+                    struct SOAP_ENV__Detail *detail, struct SOAP_ENV__Code *code, struct SOAP_ENV__Reason *reason,
+                    char *node, char *role, struct SOAP_ENV__Detail *detail12) {
+    return soap_send_empty_response(soap, 202);
+}
+
 int main(void) {
     struct soap *soap = soap_new1(SOAP_C_UTFSTRING | SOAP_IO_KEEPALIVE);
     struct sockaddr_in bound;

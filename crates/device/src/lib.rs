@@ -47,7 +47,7 @@ pub use host::{DeviceHost, HostOptions};
 pub use key::Key;
 pub use proxy::{DiscoveryProxy, ProxyOptions};
 pub use selection::Selection;
-pub use service::{Event, PortType, Service};
+pub use service::{Event, PortType, Requester, Service};
 
 /// The examples of the guide are tests.
 #[cfg(doctest)]

@@ -7,7 +7,10 @@
 use std::sync::Arc;
 
 use chappe_soap::security::WSSE;
-use chappe_soap::{Addressing, AddressingVersion, EndpointReference, Envelope, Fault, FaultCode};
+use chappe_soap::{
+    Addressing, AddressingVersion, Body, EndpointReference, Envelope, Fault, FaultCode,
+    LazyEnvelope,
+};
 use chappe_soap::{not_understood_header, upgrade_header, v1_1};
 use chappe_xml::{Element, Name, Str};
 
@@ -43,6 +46,8 @@ pub enum Content {
     Empty,
     /// A message.
     Envelope(Box<Envelope>),
+    /// A message whose body is text.
+    Lazy(Box<LazyEnvelope>),
     /// An XML document as text.
     Document(Arc<str>),
 }
@@ -92,6 +97,27 @@ impl Reply {
         }
     }
 
+    /// As [`Reply::message`], for a message without a fault.
+    #[must_use]
+    pub fn lazy(envelope: LazyEnvelope) -> Self {
+        let LazyEnvelope { mut head, body } = envelope;
+        // Trees alone make an envelope of the usual form.
+        let is_text = |body: &Body| matches!(body, Body::Text(_));
+        if !body.iter().any(is_text) {
+            let trees = body.into_iter().filter_map(|body| body.into_element().ok());
+            head.body.extend(trees);
+            return Self::message(head);
+        }
+        if head.addressing.to.as_deref() == Some(NONE) {
+            return Self::ACCEPTED;
+        }
+        Self {
+            status: 200,
+            content: Content::Lazy(Box::new(LazyEnvelope { head, body })),
+            allow: None,
+        }
+    }
+
     /// A reply with a document.
     #[must_use]
     pub const fn document(text: Arc<str>) -> Self {
@@ -107,17 +133,17 @@ impl Reply {
     pub const fn content_type(&self) -> Option<&'static str> {
         match self.content {
             Content::Empty => None,
-            Content::Envelope(_) => Some(SOAP_CONTENT_TYPE),
+            Content::Envelope(_) | Content::Lazy(_) => Some(SOAP_CONTENT_TYPE),
             Content::Document(_) => Some(XML_CONTENT_TYPE),
         }
     }
 
-    /// The message, if there is one.
+    /// The message, if there is one of trees.
     #[must_use]
     pub fn envelope(&self) -> Option<&Envelope> {
         match &self.content {
             Content::Envelope(envelope) => Some(envelope),
-            Content::Empty | Content::Document(_) => None,
+            Content::Empty | Content::Lazy(_) | Content::Document(_) => None,
         }
     }
 
@@ -127,6 +153,7 @@ impl Reply {
         match &self.content {
             Content::Empty => String::new(),
             Content::Envelope(envelope) => envelope.to_text(),
+            Content::Lazy(envelope) => envelope.to_text(),
             Content::Document(text) => text.to_string(),
         }
     }

@@ -143,11 +143,16 @@ impl Parts {
         });
         let written = quote!(__writer.attribute(#name, &self.#ident)?;);
         self.written.0.push(written);
-        self.slots
-            .push(quote!(let mut #slot = ::core::option::Option::None;));
+        self.slots.push(quote! {
+            let mut #slot: ::core::option::Option<
+                <#data_type as __message::AttributeField>::Value,
+            > = ::core::option::Option::None;
+        });
         let position = self.attribute_arms.len();
         self.attribute_arms.push(quote! {
-            #position => __reader.attribute::<#data_type>(#name, &mut #slot)?,
+            #position => {
+                #slot = ::core::option::Option::Some(__message::Text::from_text(__text)?);
+            }
         });
         self.finished.push(quote! {
             #ident: __message::Reader::finish_attribute::<#data_type>(#name, #slot)?,
@@ -172,8 +177,9 @@ impl Parts {
             .push(quote!(__fields.text::<#data_type>(#field_doc);));
         let written = quote!(__writer.text(&__message::Text::to_text(&self.#ident))?;);
         self.written.1.push(written);
-        self.finished
-            .push(quote!(#ident: __reader.content::<#data_type>()?,));
+        self.finished.push(quote! {
+            #ident: __reader.value(<#data_type as __message::Text>::from_text)?,
+        });
         Ok(())
     }
 
@@ -196,10 +202,23 @@ impl Parts {
 
     /// Reads all attributes and children into their slots.
     fn read(&self) -> TokenStream {
+        let (attributes, attribute_arms) = (self.attributes.all(), &self.attribute_arms);
+        let attributes = (!attribute_arms.is_empty()).then(|| {
+            quote! {
+                __reader.attributes(&[#(#attributes),*], |__position, __text| {
+                    match __position {
+                        #(#attribute_arms)*
+                        _ => {}
+                    }
+                    ::core::result::Result::Ok(())
+                })?;
+            }
+        });
         let (names, arms) = (self.elements.all(), &self.element_arms);
-        let is_plain = self.attribute_arms.is_empty() && self.choices.is_empty() && !self.has_text;
-        if is_plain {
-            return quote! {
+        let children = match self.choices.is_empty() {
+            // The text is read with the value of its field.
+            true if self.has_text => TokenStream::new(),
+            true => quote! {
                 while let ::core::option::Option::Some(__position) =
                     __reader.child(&[#(#names),*])?
                 {
@@ -208,31 +227,32 @@ impl Parts {
                         _ => {}
                     }
                 }
-            };
-        }
-        let (attributes, attribute_arms) = (self.attributes.all(), &self.attribute_arms);
-        let (choices, has_text) = (self.choices.iter().map(|(names, _)| names), self.has_text);
-        let choice_arms = self.choices.iter().enumerate().map(|(index, (_, read))| {
-            let group = index + 1;
-            quote!(__message::Part::Child(#group, __position) => #read,)
-        });
-        quote! {
-            let __names: &[&[&str]] = &[&[#(#names),*], #(#choices),*];
-            loop {
-                match __reader.part(&[#(#attributes),*], __names, #has_text)? {
-                    __message::Part::Attribute(__position) => match __position {
-                        #(#attribute_arms)*
-                        _ => {}
-                    },
-                    __message::Part::Child(0, __position) => match __position {
-                        #(#arms)*
-                        _ => {}
-                    },
-                    #(#choice_arms)*
-                    __message::Part::Child(..) => {}
-                    __message::Part::End => break,
+            },
+            false => {
+                let choices = self.choices.iter().map(|(names, _)| names);
+                let choice_arms = self.choices.iter().enumerate().map(|(index, (_, read))| {
+                    let list = index + 1;
+                    quote!(#list => #read,)
+                });
+                quote! {
+                    while let ::core::option::Option::Some((__list, __position)) =
+                        __reader.child_of(&[&[#(#names),*], #(#choices),*])?
+                    {
+                        match __list {
+                            0 => match __position {
+                                #(#arms)*
+                                _ => {}
+                            },
+                            #(#choice_arms)*
+                            _ => {}
+                        }
+                    }
                 }
             }
+        };
+        quote! {
+            #attributes
+            #children
         }
     }
 }

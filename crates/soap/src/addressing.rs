@@ -1,6 +1,8 @@
 //! WS-Addressing headers and endpoint references.
 
-use chappe_xml::{Element, Name, Str};
+use std::borrow::Cow;
+
+use chappe_xml::{Element, Event, EventSink, Name, Str, Value};
 
 use crate::Error;
 use crate::envelope::is_for_receiver;
@@ -291,30 +293,31 @@ impl Addressing {
         })
     }
 
-    pub(crate) fn to_elements(&self) -> Vec<Element> {
+    pub(crate) fn write(&self, sink: &mut impl EventSink) -> Result<(), chappe_xml::Error> {
         let version = self.version;
-        let text = |local, value: &Option<Str>| {
-            value
-                .as_ref()
-                .map(|value| Element::new(version.name(local)).with_text(value.clone()))
-        };
-        let reference = |local, value: &Option<EndpointReference>| {
-            value
-                .as_ref()
-                .map(|value| value.to_element(version, version.name(local)))
-        };
-        let known = [
-            text("To", &self.to),
-            text("Action", &Some(self.action.clone())),
-            text("MessageID", &self.message_id),
-            text("RelatesTo", &self.relates_to),
-            reference("From", &self.from),
-            reference("ReplyTo", &self.reply_to),
-            reference("FaultTo", &self.fault_to),
-        ];
-        let relationships = self.relationships.iter();
-        let relationships = relationships.map(|relationship| relationship.to_element(version));
-        known.into_iter().flatten().chain(relationships).collect()
+        for (local, value) in [
+            ("To", self.to.as_ref()),
+            ("Action", Some(&self.action)),
+            ("MessageID", self.message_id.as_ref()),
+            ("RelatesTo", self.relates_to.as_ref()),
+        ] {
+            let Some(value) = value else { continue };
+            sink.event(Event::StartElement(version.name(local)))?;
+            sink.event(Event::Text(Value::Text(Cow::Borrowed(value))))?;
+            sink.event(Event::EndElement)?;
+        }
+        for (local, reference) in [
+            ("From", &self.from),
+            ("ReplyTo", &self.reply_to),
+            ("FaultTo", &self.fault_to),
+        ] {
+            if let Some(reference) = reference {
+                let name = version.name(local);
+                reference.to_element(version, name).write(sink)?;
+            }
+        }
+        let mut relationships = self.relationships.iter();
+        relationships.try_for_each(|relationship| relationship.to_element(version).write(sink))
     }
 
     /// The properties of the answer to this message.

@@ -1,6 +1,6 @@
 //! SOAP envelopes.
 
-use chappe_xml::{Element, Limits, Name, Namespace, Str};
+use chappe_xml::{Builder, Element, Event, EventSink, Limits, Name, Namespace, Str};
 
 use crate::scope::inherited;
 use crate::{Addressing, Error, Fault, v1_1};
@@ -128,25 +128,54 @@ impl Envelope {
     /// The tree of the message.
     #[must_use]
     pub fn to_element(&self) -> Element {
-        let element = |local| Element::new(Name::new(NAMESPACE, local));
-        let header = element("Header")
-            .with_children(self.addressing.to_elements())
-            .with_children(self.headers.iter().cloned());
-        let body = element("Body").with_children(self.body.iter().cloned());
-        let mut root = element("Envelope")
-            .with_namespace("soap", NAMESPACE)
-            .with_namespace("wsa", self.addressing.version.namespace());
-        root.namespaces.extend(self.namespaces.iter().cloned());
-        root.with_child(header).with_child(body)
+        let mut tree = Builder::default();
+        let written = self.write(&mut tree, |tree| self.write_body(tree));
+        match written.and_then(|()| tree.finish()) {
+            Ok(element) => element,
+            Err(error) => unreachable!("an envelope is one element: {error}"),
+        }
     }
 
     /// The document as text, with the XML declaration that some devices require.
     #[must_use]
     pub fn to_text(&self) -> String {
-        format!(
-            "<?xml version=\"1.0\" encoding=\"utf-8\"?>{}",
-            self.to_element().to_text()
-        )
+        self.written(|writer| self.write_body(writer))
+    }
+
+    fn write_body(&self, sink: &mut impl EventSink) -> Result<(), chappe_xml::Error> {
+        self.body.iter().try_for_each(|element| element.write(sink))
+    }
+
+    /// Writes the message with the children of the Body that `body` writes.
+    pub(crate) fn write<S: EventSink>(
+        &self,
+        sink: &mut S,
+        body: impl FnOnce(&mut S) -> Result<(), chappe_xml::Error>,
+    ) -> Result<(), chappe_xml::Error> {
+        let start = |local| Event::StartElement(Name::new(NAMESPACE, local));
+        sink.event(start("Envelope"))?;
+        let own = [
+            ("soap", NAMESPACE),
+            ("wsa", self.addressing.version.namespace()),
+        ];
+        let further = self.namespaces.iter();
+        let further = further.map(|(prefix, namespace)| (&**prefix, &**namespace));
+        for (prefix, namespace) in own.into_iter().chain(further) {
+            sink.event(Event::Namespace {
+                prefix: prefix.into(),
+                namespace: namespace.into(),
+            })?;
+        }
+        sink.event(start("Header"))?;
+        self.addressing.write(sink)?;
+        self.headers
+            .iter()
+            .try_for_each(|header| header.write(sink))?;
+        sink.event(Event::EndElement)?;
+        sink.event(start("Body"))?;
+        body(sink)?;
+        sink.event(Event::EndElement)?;
+        sink.event(Event::EndElement)
     }
 }
 

@@ -30,10 +30,10 @@ pub enum Node {
 }
 
 /// Bytes of an element in its parent's vector. Measured: 120, plus spare capacity.
-const ELEMENT_BYTES: usize = 192;
+pub(crate) const ELEMENT_BYTES: usize = 192;
 /// Bytes of an attribute, a declaration or a text, with its slot in a vector and the overhead of
 /// the allocator.
-const PART_BYTES: usize = 96;
+pub(crate) const PART_BYTES: usize = 96;
 
 fn name_bytes(name: &Name) -> usize {
     name.namespace.len() + name.local.len()
@@ -81,7 +81,12 @@ impl Element {
     /// # Errors
     /// When the document is malformed or beyond a limit.
     pub fn parse_within(document: &[u8], limits: Limits) -> Result<Self, Error> {
-        Self::read_within(&mut text::Reader::new(document, limits)?, limits)
+        let mut pull = text::Pull::new(document, limits)?;
+        // A document without a root element is an error of its reader.
+        pull.next_part()?;
+        let root = pull.element()?;
+        while pull.next_part()?.is_some() {}
+        Ok(root)
     }
 
     /// Builds the tree from events, to the end of the document, under the default [`Limits`].

@@ -224,7 +224,7 @@ impl Session {
         let mut chosen = None;
         let wanted = |found: &Found| !by_endpoint || found.endpoint == name;
         self.search(Vec::new(), Default::default(), wanted, |answer| {
-            let named = |description: &Box<Description>| has_name(description, name);
+            let named = |it: &Box<Description>| has_name(it, name);
             if by_endpoint || answer.description.as_ref().is_ok_and(named) {
                 chosen = Some(answer.found);
             }

@@ -28,7 +28,7 @@ use chappe_dpws::discovery::client::{Command, Config};
 use chappe_dpws::discovery::{self as machine, MatchRule};
 use chappe_dpws::{Dialect, exchange};
 use chappe_identity::{AddressPolicy, CertificateName, Contact};
-use chappe_soap::{EndpointReference, Envelope};
+use chappe_soap::{Body, EndpointReference, Envelope, LazyEnvelope};
 use chappe_transport::http::{
     Client, ClientLimits, Error as HttpError, Exchanged, Security, ServerLimits,
 };
@@ -449,18 +449,31 @@ impl Caller {
         action: &str,
         body: Element,
     ) -> Result<Option<Element>, Error> {
-        let request = self
-            .shared
-            .request(service.dialect, &service.endpoint, action)
-            .with_body(body);
+        let answer = self.call_body(service, action, body.into()).await?;
+        let answer = answer.map(Body::into_element).transpose();
+        answer.map_err(|error| Error::Answer {
+            operation: "an operation",
+            what: error.to_string(),
+        })
+    }
+
+    /// Calls an operation with a body that is made by its type, and returns one that is read by its type.
+    async fn call_body(
+        &self,
+        service: &HostedService,
+        action: &str,
+        body: Body,
+    ) -> Result<Option<Body>, Error> {
         let shared = &self.shared;
+        let request = LazyEnvelope {
+            head: shared.request(service.dialect, &service.endpoint, action),
+            body: vec![body],
+        };
         let signer = service.signer.as_ref();
-        let answer = shared.ask(&shared.http, &service.contact, &request, signer);
-        let answer = answer.await.map_err(Error::from).inspect_err(|error| {
-            self.shared
-                .note(Hop::Call, &service.contact.address.ip().to_string(), error);
+        let answer = shared.ask_lazy(&service.contact, request, signer).await;
+        let answer = answer.map_err(Error::from).inspect_err(|error| {
+            shared.note(Hop::Call, &service.contact.address.ip().to_string(), error);
         })?;
-        let answer = answer.envelope;
         Ok(answer.and_then(|answer| answer.body.into_iter().next()))
     }
 }
@@ -512,6 +525,30 @@ impl Shared {
             None => Ok(answer),
             Some(fault) => Err(HttpError::Fault {
                 peer: contact.address,
+                fault: Box::new(fault),
+            }),
+        }
+    }
+
+    /// Like [`Self::ask`], with bodies that are made and read by their types. Signatures need trees.
+    async fn ask_lazy(
+        &self,
+        contact: &Contact,
+        request: LazyEnvelope,
+        signer: Option<&CertificateName>,
+    ) -> Result<Option<LazyEnvelope>, HttpError> {
+        let peer = contact.address;
+        if self.options.signing.is_some() {
+            let request = request.into_envelope();
+            let request = request.map_err(|source| HttpError::Soap { peer, source })?;
+            let answer = self.ask(&self.http, contact, &request, signer).await?;
+            return Ok(answer.envelope.map(LazyEnvelope::from));
+        }
+        let answer = self.http.exchange_lazy(contact, &request).await?;
+        match answer.as_ref().and_then(LazyEnvelope::fault) {
+            None => Ok(answer),
+            Some(fault) => Err(HttpError::Fault {
+                peer,
                 fault: Box::new(fault),
             }),
         }

@@ -298,7 +298,7 @@ impl Shared {
         let Some(contact) = contact.filter(|contact| self.proxies.hear(contact)) else {
             return;
         };
-        let is_secure = !is_plain(&contact);
+        let is_secure = contact.scheme == Scheme::Https;
         let shared = Arc::clone(self);
         tokio::spawn(async move {
             let one = ProxyUse {

@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 use std::time::{Duration, SystemTime};
 
 use chappe_dpws::eventing::EndReason;
-use chappe_soap::message::{Faults, Message, ReadError, Reader, to_element};
+use chappe_soap::Body;
+use chappe_soap::message::{Faults, Message, ReadError, Reader};
 use chappe_soap::wsdl::{Operation, OperationKind, OperationMessage};
 use chappe_transport::http::Error as HttpError;
 use chappe_xml::{Element, Limits, Name};
@@ -139,8 +140,10 @@ impl DeviceClient {
     ) -> Result<(), Error> {
         let (_, input) = first(service, operation, OperationKind::OneWay)?;
         let name = element(service, input)?;
-        let body = to_element(&name.namespace, &name.local, request);
-        self.call(service, &input.action, body).await.map(|_| ())
+        let body = Body::of(&name.namespace, &name.local, request);
+        let caller = self.caller();
+        caller.call_body(service, &input.action, body).await?;
+        Ok(())
     }
 
     /// Subscribes to an event of a service by its name in the WSDL. The subscription is kept alive, and
@@ -180,8 +183,8 @@ impl Caller {
     ) -> Result<A, CallError<E>> {
         let (found, input) = first(service, operation, OperationKind::RequestResponse)?;
         let name = element(service, input)?;
-        let body = to_element(&name.namespace, &name.local, request);
-        let answer = match self.call(service, &input.action, body).await {
+        let body = Body::of(&name.namespace, &name.local, request);
+        let answer = match self.call_body(service, &input.action, body).await {
             Ok(answer) => answer,
             Err(Error::Http(HttpError::Fault { peer, fault })) => {
                 return Err(match E::from_fault(&fault, &name.namespace) {
@@ -198,7 +201,8 @@ impl Caller {
             what,
         };
         let answer = answer.ok_or_else(|| unusable("it has no body".to_owned()))?;
-        let read = read(element(service, output)?, &answer);
+        let name = element(service, output)?;
+        let read = answer.read_known(&name.namespace, &name.local);
         read.map_err(|error| unusable(error.to_string()).into())
     }
 }

@@ -12,10 +12,12 @@ use chappe_dpws::hosting::{
     Invocation, Method,
 };
 use chappe_machine::{Input, Instant, Output, drain};
-use chappe_soap::message::{Message, from_element, to_element};
+use chappe_soap::message::{Message, from_element};
 use chappe_soap::udp::random_urn;
 use chappe_soap::wsdl::OperationKind;
-use chappe_soap::{AddressingVersion, EndpointReference, Envelope, Fault, FaultCode};
+use chappe_soap::{
+    AddressingVersion, Body, EndpointReference, Envelope, Fault, FaultCode, LazyEnvelope,
+};
 use chappe_xml::{Element, Str};
 use tokio::sync::mpsc;
 
@@ -117,10 +119,11 @@ impl Bench {
         request: &Q,
     ) -> Result<A, Fault> {
         let namespace = self.target(service)?.wsdl.target_namespace.clone();
-        let body = to_element(&namespace, operation, request);
-        let answer = self.call_element(service, operation, body).await?;
+        let namespace = namespace.into();
+        let body = Body::of(&namespace, operation, request);
+        let answer = self.call_body(service, operation, body).await?;
         let answer = answer.ok_or_else(|| unusable("the answer has no body"))?;
-        let read = from_element(&namespace, &answer_name(operation), &answer);
+        let read = answer.read(&namespace, &answer_name(operation));
         read.map_err(|error| unusable(&error.to_string()))
     }
 
@@ -134,6 +137,17 @@ impl Bench {
         operation: &str,
         body: Element,
     ) -> Result<Option<Element>, Fault> {
+        let answer = self.call_body(service, operation, body.into()).await?;
+        let answer = answer.map(Body::into_element).transpose();
+        answer.map_err(|error| unusable(&error.to_string()))
+    }
+
+    async fn call_body(
+        &mut self,
+        service: &str,
+        operation: &str,
+        body: Body,
+    ) -> Result<Option<Body>, Fault> {
         let target = self.target(service)?;
         let mut operations = target.wsdl.operations();
         let found = operations.find(|(_, known)| known.name == operation);
@@ -154,8 +168,9 @@ impl Bench {
         match self.reply(token)?.content {
             exchange::Content::Envelope(envelope) => match envelope.fault() {
                 Some(fault) => Err(fault),
-                None => Ok(envelope.body.into_iter().next()),
+                None => Ok(envelope.body.into_iter().next().map(Body::Tree)),
             },
+            exchange::Content::Lazy(envelope) => Ok(envelope.body.into_iter().next()),
             _ => Ok(None),
         }
     }
@@ -175,7 +190,8 @@ impl Bench {
             filter: Some(Filter::actions(Dialect::V2009, target.events())),
             tree: Ok(None),
         };
-        let token = self.post(&target, SUBSCRIBE.into(), request.to_element(version));
+        let body = request.to_element(version).into();
+        let token = self.post(&target, SUBSCRIBE.into(), body);
         match self.reply(token)?.envelope().and_then(Envelope::fault) {
             Some(fault) => Err(fault),
             None => Ok(()),
@@ -219,13 +235,16 @@ impl Bench {
         found.ok_or_else(|| unusable(&format!("no service {service}")))
     }
 
-    fn post(&mut self, target: &HostedService, action: Str, body: Element) -> Token {
+    fn post(&mut self, target: &HostedService, action: Str, body: Body) -> Token {
         self.next_token += 1;
         let token = Token(self.next_token);
         let address = EndpointReference::new(format!("{BASE}{}", target.path));
         let urn = random_urn(&mut self.random);
         let version = AddressingVersion::default();
-        let envelope = exchange::request(version, &address, action, urn).with_body(body);
+        let envelope = LazyEnvelope {
+            head: exchange::request(version, &address, action, urn),
+            body: vec![body],
+        };
         let request = HttpRequest {
             token,
             peer: PEER,

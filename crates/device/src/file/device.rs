@@ -193,8 +193,8 @@ fn answer(values: &Values, value: &Value, invocation: &Invocation) -> Result<Ele
     let mut values = values.lock().unwrap_or_else(PoisonError::into_inner);
     let namespace = value.field.name.namespace.clone();
     if invocation.operation.starts_with("Set") {
-        let body = invocation.body.as_ref();
-        let given = body.and_then(|body| body.child(&value.field.name));
+        let body = invocation.element();
+        let given = body.as_ref().and_then(|body| body.child(&value.field.name));
         let given = given.map(|given| given.text().trim().to_owned());
         let data_type = value.field.data_type;
         let Some(given) = given.filter(|given| is_valid(data_type, given)) else {

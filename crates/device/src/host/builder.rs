@@ -15,7 +15,7 @@ use chappe_dpws::eventing::SourceConfig;
 use chappe_dpws::hosting::{Device, DeviceConfig, HostedService, Invocation};
 use chappe_dpws::metadata::{ThisDevice, ThisModel};
 use chappe_identity::{AddressPolicy, Key, Scheme};
-use chappe_soap::{EndpointReference, Fault};
+use chappe_soap::{Body, EndpointReference, Fault};
 use chappe_transport::Drops;
 use chappe_transport::http::{Client, ClientLimits, Security, ServerLimits, base};
 use chappe_transport::signatures::Signing;
@@ -34,7 +34,7 @@ const INPUTS_MAX: usize = 1_024;
 /// The path of the device itself.
 pub(super) const DEVICE_PATH: &str = "/device";
 
-pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Option<Element>, Fault>> + Send>>;
+pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Option<Body>, Fault>> + Send>>;
 
 /// Answers one operation.
 pub(crate) type Operation = Arc<dyn Fn(Invocation) -> Answer + Send + Sync>;
@@ -171,7 +171,7 @@ pub(crate) fn urn(id: [u8; 16]) -> String {
 ///     .device(ThisDevice { friendly_name: vec!["lamp".into()], ..ThisDevice::default() })
 ///     .service(HostedService::new("http://x/lamp/1", "/lamp", wsdl))
 ///     .operation("http://x/lamp/Lamp/SwitchRequest", |invocation| async move {
-///         Ok(invocation.body)
+///         Ok(invocation.element())
 ///     })
 ///     .start(Drops::default())?;
 /// host.stop().await;
@@ -250,7 +250,10 @@ impl Builder {
         F: Fn(Invocation) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Option<Element>, Fault>> + Send + 'static,
     {
-        let operation: Operation = Arc::new(move |invocation| Box::pin(answer(invocation)));
+        let operation: Operation = Arc::new(move |invocation| {
+            let answer = answer(invocation);
+            Box::pin(async move { Ok(answer.await?.map(Body::Tree)) })
+        });
         self.operations.insert(action.into(), operation);
         self
     }
@@ -304,11 +307,7 @@ impl Builder {
                 metadata_version: self.options.metadata_version,
             }),
             operations: Mutex::new(self.operations.clone()),
-            serving: Arc::new(Serving::new(
-                inputs.clone(),
-                self.endpoint.clone(),
-                self.options.signing.clone(),
-            )),
+            serving: Serving::new(device, self.endpoint.clone(), self.options.signing.clone()),
             inputs,
             orders,
             servers: Mutex::default(),
@@ -319,8 +318,7 @@ impl Builder {
         });
         let announced = discovery::serve(&shared, &interfaces)?;
         let target = TargetService::new(self.target(announced, seed));
-        let device = serving::run(device, receive_inputs, &shared);
-        let device = tokio::spawn(device);
+        let device = tokio::spawn(serving::run(Arc::clone(&shared), receive_inputs));
         let running = run_udp(target, sockets, receive_orders, send_events, drops);
         tasks.spawn(async {
             running.await;

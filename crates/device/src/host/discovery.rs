@@ -1,7 +1,7 @@
 //! The interfaces on which a host is announced, and the events of its target service.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 
 use chappe_dpws::discovery::Interface;
 use chappe_dpws::discovery::target_service::{Command, Event};
@@ -74,15 +74,16 @@ fn server(shared: &Arc<Shared>, address: IpAddr, zone: u32) -> std::io::Result<S
     {
         at.set_scope_id(zone);
     }
-    let (serving, drops) = (Arc::clone(&shared.serving), shared.drops.clone());
+    // Its connections must not keep the host alive, which ends them when it is dropped.
+    let host = Arc::downgrade(shared);
     let lists = shared.tree.as_ref().map(super::tree::RunningSource::lists);
     let handler = move |request: Request| {
-        let (serving, drops) = (Arc::clone(&serving), drops.clone());
+        let host = Weak::clone(&host);
         let list = lists.as_ref().and_then(|lists| lists.answer(&request));
         async move {
             match list {
                 Some(list) => list,
-                None => serving.answer(&drops, request).await,
+                None => super::serving::answer(&host, request).await,
             }
         }
     };

@@ -84,7 +84,7 @@ struct Shared {
     operations: Mutex<Operations>,
     inputs: mpsc::Sender<Option<InputOf<Device>>>,
     orders: mpsc::Sender<udp::Order<Command>>,
-    serving: Arc<serving::Serving>,
+    serving: serving::Serving,
     servers: Mutex<HashMap<IpAddr, Server>>,
     options: HostOptions,
     http: Client,
@@ -237,6 +237,7 @@ impl DeviceHost {
 impl Drop for DeviceHost {
     fn drop(&mut self) {
         self.device.abort();
+        self.shared.serving.close();
     }
 }
 

@@ -1,11 +1,14 @@
 //! Connects the device's machine, HTTP and the application's operations.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
+use bytes::Bytes;
 use chappe_dpws::eventing::{DropReason, Failure, Notification, SourceEvent, Token};
 use chappe_dpws::exchange::{self, Content, Reply};
 use chappe_dpws::hosting::{
@@ -13,19 +16,20 @@ use chappe_dpws::hosting::{
     Method,
 };
 use chappe_identity::Contact;
-use chappe_machine::{Input, Output};
+use chappe_machine::{Input, Instant, Machine as _, Output, drain};
 use chappe_soap::wsdl::OperationKind;
-use chappe_soap::{AddressingVersion, Envelope};
+use chappe_soap::{AddressingVersion, Envelope, LazyEnvelope};
 use chappe_transport::http::header::CONTENT_TYPE;
 use chappe_transport::http::{self, Request, Response};
 use chappe_transport::signatures::{NotAdmitted, Signing, random_urn};
-use chappe_transport::{Drops, Hop, Parsers};
+use chappe_transport::{Clock, Drops, Hop, ParserEnded, Parsers};
 use chappe_xml::Limits;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::{Operation, Shared, TreeState, builder};
-use crate::driver::{InputOf, OutputHandler, drive};
+use super::builder::{self, Answer};
+use super::{Operation, Shared, TreeState};
+use crate::driver::InputOf;
 use crate::http::{response, response_with};
 
 /// One-way operations under way. Reason: as many as operations that wait for an answer.
@@ -50,10 +54,16 @@ pub struct HostState {
     pub tree: TreeState,
 }
 
-/// Requests that the machine is processing.
+/// The machine of a host, and the requests that it is processing.
+///
+/// A connection's task feeds the machine its request, and runs the operation that is called; the task of
+/// [`run`] feeds it everything else. Whoever feeds an input handles its outputs.
 pub(super) struct Serving {
-    inputs: mpsc::Sender<Option<InputOf<Device>>>,
-    waiting: Mutex<HashMap<u64, oneshot::Sender<Reply>>>,
+    /// The machine; `None` after the end.
+    hosted: Mutex<Option<Hosted>>,
+    /// The machine has an earlier deadline than its task sleeps for.
+    earlier: Notify,
+    waiting: Mutex<HashMap<u64, oneshot::Sender<Step>>>,
     next_token: AtomicU64,
     /// The interfaces of link-local peers, which the addresses in their messages do not name.
     zones: Mutex<HashMap<Ipv6Addr, u32>>,
@@ -64,14 +74,34 @@ pub(super) struct Serving {
     signing: Option<Signing>,
 }
 
+/// What the machine wants of the task of a request.
+enum Step {
+    Reply(Reply),
+    Run(Operation, Box<Invocation>),
+}
+
+/// The machine with what handles its outputs.
+struct Hosted {
+    device: Device,
+    outputs: DeviceOutputs,
+    produced: Vec<Output<DeviceTransmit, DeviceEvent>>,
+    /// The next deadline, and the one that the machine's task sleeps for.
+    deadline: Option<Instant>,
+    sleeps_until: Option<Instant>,
+}
+
 impl Serving {
-    pub(super) fn new(
-        inputs: mpsc::Sender<Option<InputOf<Device>>>,
-        endpoint: String,
-        signing: Option<Signing>,
-    ) -> Self {
+    pub(super) fn new(device: Device, endpoint: String, signing: Option<Signing>) -> Self {
+        let hosted = Hosted {
+            deadline: device.deadline(),
+            device,
+            outputs: DeviceOutputs::default(),
+            produced: Vec::new(),
+            sleeps_until: None,
+        };
         Self {
-            inputs,
+            hosted: Mutex::new(Some(hosted)),
+            earlier: Notify::new(),
             waiting: Mutex::default(),
             next_token: AtomicU64::new(1),
             zones: Mutex::default(),
@@ -81,18 +111,25 @@ impl Serving {
         }
     }
 
-    /// Answers a request by the machine.
-    pub(super) async fn answer(&self, drops: &Drops, request: Request) -> Response {
-        if request.method == http::Method::POST && !is_soap(&request.headers) {
-            let (peer, reason) = (request.peer.ip(), "not sent as SOAP");
-            let detail = format!("its type is {:?}", request.headers.get(CONTENT_TYPE));
-            drops.record(Hop::Http, reason, peer, detail, None);
-            return Response::empty(http::StatusCode::UNSUPPORTED_MEDIA_TYPE);
-        }
-        self.remember_zone(request.peer);
-        let token = self.next_token.fetch_add(1, Ordering::Relaxed);
-        let (peer, bytes) = (request.peer.ip(), request.body.len());
-        let read = match self.signing.clone() {
+    fn hosted(&self) -> MutexGuard<'_, Option<Hosted>> {
+        self.hosted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the machine with its operations and deliveries; requests are not answered any more.
+    pub(super) fn close(&self) {
+        let hosted = self.hosted().take();
+        // Not under the lock, which tasks may want that end with it.
+        drop(hosted);
+    }
+
+    /// Reads a request for the machine.
+    async fn read(
+        &self,
+        request: Request,
+        token: u64,
+    ) -> Result<Result<HttpRequest, NotAdmitted>, ParserEnded> {
+        let bytes = request.body.len();
+        match self.signing.clone() {
             None => {
                 let reading = move || Ok(machine_request(request, token, read_envelope));
                 self.parsers.run_if_large(bytes, reading).await
@@ -103,49 +140,31 @@ impl Serving {
                 let reading = move || signed_request(request, token, &signing, endpoint);
                 self.parsers.run(reading).await
             }
-        };
-        let request = match read {
-            Ok(Ok(request)) => request,
-            Ok(Err(error)) => {
-                drops.record(Hop::Http, "signature", peer, error.to_string(), None);
-                let urn = random_urn().unwrap_or_default();
-                let fault = exchange::unrelated_fault(&error.fault(), urn);
-                return self.respond(drops, Reply::message(fault)).await;
-            }
-            Err(_) => return response(&Reply::UNAVAILABLE),
-        };
-        let (reply, replied) = oneshot::channel();
-        {
-            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            waiting.insert(token, reply);
         }
-        // If the peer disconnects, this future is dropped, and its entry is removed.
-        let _pending = PendingReply {
-            serving: self,
-            token,
-        };
-        let input = Input::Receive(DeviceReceive::Http(Box::new(request)));
-        if self.inputs.send(Some(input)).await.is_err() {
-            return response(&Reply::UNAVAILABLE);
-        }
-        let reply = replied.await.unwrap_or(Reply::UNAVAILABLE);
-        self.respond(drops, reply).await
     }
 
     /// The response of a reply; a message is signed.
     async fn respond(&self, drops: &Drops, reply: Reply) -> Response {
-        let (Some(signing), Content::Envelope(envelope)) = (&self.signing, &reply.content) else {
+        let Some(signing) = self.signing.clone() else {
             return response(&reply);
         };
-        let (signing, envelope) = (signing.clone(), envelope.clone());
-        let signed = self.parsers.run(move || signing.text(&envelope)).await;
-        match signed {
+        let envelope = match &reply.content {
+            Content::Envelope(envelope) => Ok(Envelope::clone(envelope)),
+            Content::Lazy(envelope) => LazyEnvelope::clone(envelope).into_envelope(),
+            Content::Empty | Content::Document(_) => return response(&reply),
+        };
+        let cannot = |detail: String| {
+            let reason = "answer cannot be signed";
+            drops.record(Hop::Http, reason, "", detail, None);
+            Response::empty(http::StatusCode::INTERNAL_SERVER_ERROR)
+        };
+        let envelope = match envelope {
+            Ok(envelope) => envelope,
+            Err(error) => return cannot(error.to_string()),
+        };
+        match self.parsers.run(move || signing.text(&envelope)).await {
             Ok(Ok(text)) => response_with(&reply, text),
-            Ok(Err(error)) => {
-                let (reason, detail) = ("answer cannot be signed", error.to_string());
-                drops.record(Hop::Http, reason, "", detail, None);
-                Response::empty(http::StatusCode::INTERNAL_SERVER_ERROR)
-            }
+            Ok(Err(error)) => cannot(error.to_string()),
             Err(_) => response(&Reply::UNAVAILABLE),
         }
     }
@@ -172,27 +191,102 @@ impl Serving {
         Some(contact)
     }
 
-    fn reply(&self, token: u64, reply: Reply) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(waiting) = waiting.remove(&token) {
-            // The connection may be closed.
-            let _ = waiting.send(reply);
+    fn waiting(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<Step>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the next step of a request arrives.
+    fn expect(&self, token: u64) -> oneshot::Receiver<Step> {
+        let (send, step) = oneshot::channel();
+        self.waiting().insert(token, send);
+        step
+    }
+
+    /// Hands a step to the task of its request; returns it if its connection is closed.
+    fn give(&self, token: u64, step: Step) -> Option<Step> {
+        let waiting = self.waiting().remove(&token);
+        match waiting {
+            Some(waiting) => waiting.send(step).err(),
+            None => Some(step),
+        }
+    }
+}
+
+/// Answers a request by the machine of a host.
+pub(super) async fn answer(host: &Weak<Shared>, request: Request) -> Response {
+    // Held for reading the request and writing the answer, but not while an operation runs.
+    let Some(shared) = host.upgrade() else {
+        return response(&Reply::UNAVAILABLE);
+    };
+    let (serving, drops) = (&shared.serving, &shared.drops);
+    if request.method == http::Method::POST && !is_soap(&request.headers) {
+        let (peer, reason) = (request.peer.ip(), "not sent as SOAP");
+        let detail = format!("its type is {:?}", request.headers.get(CONTENT_TYPE));
+        drops.record(Hop::Http, reason, peer, detail, None);
+        return Response::empty(http::StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    }
+    serving.remember_zone(request.peer);
+    let token = serving.next_token.fetch_add(1, Ordering::Relaxed);
+    let peer = request.peer.ip();
+    let request = match serving.read(request, token).await {
+        Ok(Ok(request)) => request,
+        Ok(Err(error)) => {
+            drops.record(Hop::Http, "signature", peer, error.to_string(), None);
+            let urn = random_urn().unwrap_or_default();
+            let fault = exchange::unrelated_fault(&error.fault(), urn);
+            return serving.respond(drops, Reply::message(fault)).await;
+        }
+        Err(_) => return response(&Reply::UNAVAILABLE),
+    };
+    // If the peer disconnects, this future is dropped, and its entry is removed.
+    let _pending = PendingReply { host, token };
+    let mut step = serving.expect(token);
+    let input = Input::Receive(DeviceReceive::Http(Box::new(request)));
+    if !shared.feed(input) {
+        return response(&Reply::UNAVAILABLE);
+    }
+    drop(shared);
+    loop {
+        match step.await {
+            Ok(Step::Reply(reply)) => {
+                return match host.upgrade() {
+                    Some(shared) => shared.serving.respond(&shared.drops, reply).await,
+                    None => response(&Reply::UNAVAILABLE),
+                };
+            }
+            Ok(Step::Run(operation, invocation)) => {
+                let Some(shared) = host.upgrade() else {
+                    return response(&Reply::UNAVAILABLE);
+                };
+                step = shared.serving.expect(token);
+                let mut answering = operation(*invocation);
+                // An operation that answers at once is answered from here. Any other continues in a
+                // task of its own, since a client that disconnects must not end it half way.
+                let polled = poll_fn(|context| Poll::Ready(answering.as_mut().poll(context)));
+                match polled.await {
+                    Poll::Ready(result) => {
+                        let token = Token(token);
+                        shared.feed(Input::Command(DeviceCommand::Reply { token, result }));
+                    }
+                    Poll::Pending => shared.continue_operation(Token(token), answering),
+                }
+            }
+            Err(_) => return response(&Reply::UNAVAILABLE),
         }
     }
 }
 
 /// Removes the entry of a request that waits for its reply.
 struct PendingReply<'a> {
-    serving: &'a Serving,
+    host: &'a Weak<Shared>,
     token: u64,
 }
 
 impl Drop for PendingReply<'_> {
     fn drop(&mut self) {
-        let waiting = self.serving.waiting.lock();
-        waiting
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.token);
+        if let Some(shared) = self.host.upgrade() {
+            shared.serving.waiting().remove(&self.token);
+        }
     }
 }
 
@@ -208,8 +302,9 @@ fn is_soap(headers: &http::HeaderMap) -> bool {
 }
 
 /// A message as it was received.
-fn read_envelope(body: &[u8]) -> Result<Envelope, chappe_soap::Error> {
-    Envelope::parse_within(body, limits_of(body))
+fn read_envelope(body: Bytes) -> Result<LazyEnvelope, chappe_soap::Error> {
+    let limits = limits_of(&body);
+    LazyEnvelope::parse_within(body, limits)
 }
 
 fn limits_of(body: &[u8]) -> Limits {
@@ -233,7 +328,9 @@ fn signed_request(
     let address = format!("{}{}", request.base(), request.path);
     let (body, addressees) = (request.body.clone(), vec![endpoint, address]);
     let received = signing.receive(&body, limits_of(&body), addressees, None)?;
-    Ok(machine_request(request, token, |_| received.envelope))
+    Ok(machine_request(request, token, |_| {
+        received.envelope.map(LazyEnvelope::from)
+    }))
 }
 
 /// Converts a request for the machine. Endpoints use the address that was contacted, not the host name in
@@ -241,7 +338,7 @@ fn signed_request(
 fn machine_request(
     request: Request,
     token: u64,
-    read: impl FnOnce(&[u8]) -> Result<Envelope, chappe_soap::Error>,
+    read: impl FnOnce(Bytes) -> Result<LazyEnvelope, chappe_soap::Error>,
 ) -> HttpRequest {
     let base = request.base();
     let target = match &request.query {
@@ -250,7 +347,7 @@ fn machine_request(
     };
     let method = match request.method {
         http::Method::GET => Method::Get,
-        http::Method::POST => Method::Post(read(&request.body).map(Box::new)),
+        http::Method::POST => Method::Post(read(request.body).map(Box::new)),
         _ => Method::Other,
     };
     HttpRequest {
@@ -262,32 +359,73 @@ fn machine_request(
     }
 }
 
-/// Runs the device's machine until it is stopped.
-pub(super) fn run(
-    device: Device,
-    inputs: mpsc::Receiver<Option<InputOf<Device>>>,
-    shared: &Arc<Shared>,
-) -> impl Future<Output = ()> + Send + 'static {
-    let mut outputs = DeviceOutputs {
-        shared: Arc::clone(shared),
-        tasks: JoinSet::new(),
-        under_way: HashMap::new(),
-        one_way: JoinSet::new(),
-        state: HostState::default(),
-    };
-    async move {
-        drive(device, inputs, &mut outputs).await;
-        let last = async { while outputs.tasks.join_next().await.is_some() {} };
+/// Feeds the machine until it is stopped: the inputs of its channel, and its deadlines.
+pub(super) async fn run(shared: Arc<Shared>, mut inputs: mpsc::Receiver<Option<InputOf<Device>>>) {
+    let clock = Clock::process();
+    loop {
+        let at = shared.serving.hosted().as_mut().and_then(|hosted| {
+            hosted.sleeps_until = hosted.deadline;
+            hosted.deadline.map(|deadline| clock.at(deadline))
+        });
+        let input = tokio::select! {
+            biased;
+            () = tokio::time::sleep_until(at.unwrap_or_else(tokio::time::Instant::now)),
+                if at.is_some() => Input::Timeout,
+            input = inputs.recv() => match input {
+                Some(Some(input)) => input,
+                Some(None) | None => break,
+            },
+            () = shared.serving.earlier.notified() => continue,
+        };
+        shared.feed(input);
+    }
+    let hosted = shared.serving.hosted().take();
+    if let Some(mut hosted) = hosted {
+        let tasks = &mut hosted.outputs.tasks;
+        let last = async { while tasks.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(LAST_NOTIFICATIONS_DEADLINE, last).await;
-        let mut waiting = outputs.shared.serving.waiting.lock();
-        if let Ok(waiting) = &mut waiting {
-            waiting.clear();
+    }
+    shared.serving.waiting().clear();
+}
+
+impl Shared {
+    /// Feeds the machine an input, and handles the outputs; `false` after its end.
+    fn feed(self: &Arc<Self>, input: InputOf<Device>) -> bool {
+        let mut hosted = self.serving.hosted();
+        let Some(hosted) = hosted.as_mut() else {
+            return false;
+        };
+        let Hosted {
+            device,
+            outputs,
+            produced,
+            deadline,
+            sleeps_until,
+        } = hosted;
+        let now = Clock::process().now();
+        *deadline = drain(device, now, input, |output| produced.push(output));
+        for output in produced.drain(..) {
+            outputs.handle(self, output);
+        }
+        outputs.on_drained(self, device);
+        let is_earlier = |deadline: &Instant| sleeps_until.is_none_or(|until| *deadline < until);
+        if deadline.as_ref().is_some_and(is_earlier) {
+            self.serving.earlier.notify_one();
+        }
+        true
+    }
+
+    /// Continues an operation in a task of its own.
+    fn continue_operation(self: &Arc<Self>, token: Token, answering: Answer) {
+        if let Some(hosted) = self.serving.hosted().as_mut() {
+            hosted.outputs.spawn_operation(self, token, answering);
         }
     }
 }
 
+/// Handles the outputs of the machine.
+#[derive(Default)]
 struct DeviceOutputs {
-    shared: Arc<Shared>,
     tasks: JoinSet<()>,
     /// Operations that will answer.
     under_way: HashMap<Token, AbortHandle>,
@@ -295,8 +433,8 @@ struct DeviceOutputs {
     state: HostState,
 }
 
-impl OutputHandler<Device> for DeviceOutputs {
-    fn handle(&mut self, output: Output<DeviceTransmit, DeviceEvent>) {
+impl DeviceOutputs {
+    fn handle(&mut self, shared: &Arc<Shared>, output: Output<DeviceTransmit, DeviceEvent>) {
         while self.tasks.try_join_next().is_some() {}
         while self.one_way.try_join_next().is_some() {}
         match output {
@@ -305,83 +443,90 @@ impl OutputHandler<Device> for DeviceOutputs {
                 if let Some(operation) = self.under_way.remove(&token) {
                     operation.abort();
                 }
-                self.shared.serving.reply(token.0, reply);
+                // The connection may be closed.
+                let _ = shared.serving.give(token.0, Step::Reply(reply));
             }
             Output::Transmit(DeviceTransmit::Notify(notification)) => {
-                let shared = Arc::clone(&self.shared);
+                let shared = Arc::clone(shared);
                 self.tasks.spawn(async move {
                     let receive = deliver(&shared, &notification).await;
                     let _ = shared.inputs.send(Some(Input::Receive(receive))).await;
                 });
             }
             Output::Transmit(DeviceTransmit::Tree(order)) => {
-                if let Some(tree) = &self.shared.tree
+                if let Some(tree) = &shared.tree
                     && let Err(refused) = tree.order(order)
                 {
-                    let shared = Arc::clone(&self.shared);
+                    let shared = Arc::clone(shared);
                     self.tasks.spawn(async move {
                         let input = Input::Receive(DeviceReceive::Tree(refused));
                         let _ = shared.inputs.send(Some(input)).await;
                     });
                 }
             }
-            Output::Event(DeviceEvent::Invoked(invocation)) => self.invoke(*invocation),
-            Output::Event(DeviceEvent::Eventing(event)) => self.on_source_event(event),
+            Output::Event(DeviceEvent::Invoked(invocation)) => self.invoke(shared, invocation),
+            Output::Event(DeviceEvent::Eventing(event)) => {
+                self.on_source_event(&shared.drops, event);
+            }
             Output::Event(DeviceEvent::Refused {
                 peer,
                 reason,
                 detail,
             }) => {
                 let detail = format!("{reason:?}: {detail}");
-                let drops = &self.shared.drops;
+                let drops = &shared.drops;
                 drops.record(Hop::Http, "request refused", peer.ip(), detail, None);
             }
             Output::Event(_) => {}
         }
     }
 
-    fn on_drained(&mut self, device: &Device) {
+    /// Called after all outputs of an input.
+    fn on_drained(&mut self, shared: &Shared, device: &Device) {
         self.state.subscriptions = device.events().subscriptions();
         self.state.delivered = device.events().delivered();
         self.state.tree.sinks = device.events().on_trees();
         self.state.tree.delivered = device.events().delivered_by_tree();
         self.state.tree.missed = device.events().missed_by_tree();
         let state = self.state;
-        self.shared.state.send_if_modified(|before| {
+        shared.state.send_if_modified(|before| {
             let changed = *before != state;
             *before = state;
             changed
         });
     }
-}
 
-impl DeviceOutputs {
-    fn invoke(&mut self, invocation: Invocation) {
+    fn invoke(&mut self, shared: &Arc<Shared>, invocation: Box<Invocation>) {
         self.state.invoked += 1;
         let token = invocation.token;
-        let shared = Arc::clone(&self.shared);
-        let Some(operation) = self.shared.operation(&invocation.action) else {
+        let Some(operation) = shared.operation(&invocation.action) else {
             let version = AddressingVersion::default();
             let fault = exchange::action_not_supported(version, &invocation.action);
-            let result = Err(fault);
-            self.tasks.spawn(async move {
-                let _ = shared.command(DeviceCommand::Reply { token, result }).await;
-            });
-            return;
+            let answering = Box::pin(async move { Err(fault) });
+            return self.spawn_operation(shared, token, answering);
         };
         if invocation.kind == OperationKind::OneWay {
-            return self.invoke_one_way(&operation, invocation);
+            return self.invoke_one_way(shared, &operation, *invocation);
         }
-        let answer = operation(invocation);
-        let answering = self.tasks.spawn(async move {
-            let result = answer.await;
+        let step = Step::Run(operation, invocation);
+        // Without a connection nobody else runs it.
+        if let Some(Step::Run(operation, invocation)) = shared.serving.give(token.0, step) {
+            let answering = operation(*invocation);
+            self.spawn_operation(shared, token, answering);
+        }
+    }
+
+    fn spawn_operation(&mut self, shared: &Arc<Shared>, token: Token, answering: Answer) {
+        let shared = Arc::clone(shared);
+        let operation = self.tasks.spawn(async move {
+            let result = answering.await;
             let _ = shared.command(DeviceCommand::Reply { token, result }).await;
         });
-        self.under_way.insert(token, answering);
+        self.under_way.insert(token, operation);
     }
 
     /// Runs a one-way operation, whose client has its answer, under the same time limit.
-    fn invoke_one_way(&mut self, operation: &Operation, invocation: Invocation) {
+    fn invoke_one_way(&mut self, shared: &Shared, operation: &Operation, invocation: Invocation) {
         if self.one_way.len() >= ONE_WAY_MAX {
             let (peer, reason) = (invocation.peer.ip(), "too many one-way operations");
             let detail = format!(
@@ -389,20 +534,17 @@ impl DeviceOutputs {
                 invocation.operation
             );
             let hint = Some("make the operation end sooner".to_owned());
-            return self
-                .shared
-                .drops
-                .record(Hop::Http, reason, peer, detail, hint);
+            let drops = &shared.drops;
+            return drops.record(Hop::Http, reason, peer, detail, hint);
         }
-        let limit = builder::operation_limit(&self.shared.options.server);
+        let limit = builder::operation_limit(&shared.options.server);
         let acting = tokio::time::timeout(limit, operation(invocation));
         self.one_way.spawn(async move {
             let _ = acting.await;
         });
     }
 
-    fn on_source_event(&mut self, event: SourceEvent) {
-        let drops = &self.shared.drops;
+    fn on_source_event(&mut self, drops: &Drops, event: SourceEvent) {
         match event {
             SourceEvent::Dropped {
                 subscription,

@@ -2,20 +2,22 @@
 
 mod describe;
 mod event;
+mod requester;
 
 use std::future::Future;
 use std::sync::Arc;
 
 use chappe_dpws::hosting::Invocation;
-use chappe_soap::Fault;
-use chappe_soap::message::{Faults, Message, ReadError, Types, from_element, to_element};
+use chappe_soap::message::{Faults, Message, ReadError, Types};
 use chappe_soap::wsdl::{self, ServiceOperation};
+use chappe_soap::{Body, Fault};
 use chappe_xml::{Element, Name, Namespace};
 
 use crate::host::Operation;
 
 pub use event::Event;
 pub(crate) use event::Outlet;
+pub use requester::Requester;
 
 /// The subcode of the fault for a request that its type cannot take.
 const INVALID: &str = "InvalidMessage";
@@ -197,13 +199,14 @@ impl Service {
             let asked = read::<Q>(&namespace, &request, invocation.body.as_ref());
             let (answer, namespace) = (answer.clone(), namespace.clone());
             let response = Arc::clone(&response);
-            Box::pin(async move {
+            let requester = Requester::of(&invocation);
+            Box::pin(requester.answering(async move {
                 let asked = asked?;
                 match answer(asked).await {
-                    Ok(answered) => Ok(Some(to_element(&namespace, &response, &answered))),
+                    Ok(answered) => Ok(Some(Body::of(&namespace, &response, &answered))),
                     Err(refused) => Err(refused.to_fault(&namespace)),
                 }
-            })
+            }))
         });
         let operation = ServiceOperation::request(name, input, output);
         let handler = Some(handler);
@@ -228,10 +231,11 @@ impl Service {
         let handler: Operation = Arc::new(move |invocation: Invocation| {
             let asked = read::<Q>(&namespace, &request, invocation.body.as_ref());
             let act = act.clone();
-            Box::pin(async move {
+            let requester = Requester::of(&invocation);
+            Box::pin(requester.answering(async move {
                 act(asked?).await;
                 Ok(None)
-            })
+            }))
         });
         let entry = Entry {
             operation: ServiceOperation::one_way(name, input),
@@ -288,11 +292,11 @@ impl PortType<'_> {
 }
 
 /// Reads a request, or returns the fault that names the wrong field. A missing body is an empty one.
-fn read<Q: Message>(namespace: &Namespace, name: &str, body: Option<&Element>) -> Result<Q, Fault> {
-    let empty = || Element::new(Name::inside(namespace, name));
+fn read<Q: Message>(namespace: &Namespace, name: &str, body: Option<&Body>) -> Result<Q, Fault> {
+    let empty = || Body::from(Element::new(Name::inside(namespace, name)));
     let read = match body {
-        Some(body) => from_element(namespace, name, body),
-        None => from_element(namespace, name, &empty()),
+        Some(body) => body.read(namespace, name),
+        None => empty().read(namespace, name),
     };
     read.map_err(|error: ReadError| {
         Fault::sender(Name::inside(namespace, INVALID), error.to_string())

@@ -160,7 +160,8 @@ async fn a_strangers_bye_is_news_and_ends_nothing() {
         local_address: Some("127.0.8.66".parse().unwrap()),
         ..ClientLimits::default()
     });
-    let posted = stranger.post_soap(&contact, &bye.to_envelope(&[]));
+    let bye = bye.to_envelope(&[]);
+    let posted = stranger.post_soap(&contact, &bye);
     in_time("refused", posted).await.unwrap_err();
     let told = in_time("news", news.recv()).await.unwrap();
     assert!(matches!(told, ProxyNews::Bye { .. }), "{told:?}");

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use chappe_machine::{Input, Instant, Invariant, Machine, Output, Timers};
-use chappe_soap::{Envelope, Fault};
-use chappe_xml::{Element, Name, Str};
+use chappe_soap::{Body, Envelope, Fault, LazyEnvelope};
+use chappe_xml::{Name, Str};
 
 use super::{
     DeviceCommand, DeviceConfig, DeviceEvent, DeviceReceive, DeviceTransmit, HostRefusal,
@@ -228,19 +228,18 @@ impl Device {
     }
 
     /// Sends the application's answer.
-    fn answer(&mut self, token: Token, result: Result<Option<Element>, Fault>) {
+    fn answer(&mut self, token: Token, result: Result<Option<Body>, Fault>) {
         let Some(pending) = self.invocations.remove(&token) else {
             *self.refusals.entry(HostRefusal::Answer).or_default() += 1;
             return;
         };
         self.timers.cancel(&token);
         let urn = self.ids.urn();
-        let envelope = match result {
-            Ok(body) => {
-                let mut envelope = exchange::reply(&pending.request, pending.action, urn);
-                envelope.body.extend(body);
-                envelope
-            }
+        let reply = match result {
+            Ok(body) => Reply::lazy(LazyEnvelope {
+                head: exchange::reply(&pending.request, pending.action, urn),
+                body: body.into_iter().collect(),
+            }),
             Err(fault) => {
                 let detail = fault.detail.first().map(|detail| &detail.name);
                 let mut faults = pending.faults.iter();
@@ -249,10 +248,10 @@ impl Device {
                 if let Some((_, action)) = declared {
                     envelope.addressing.action = action.clone();
                 }
-                envelope
+                Reply::message(envelope)
             }
         };
-        self.reply(token, Reply::message(envelope));
+        self.reply(token, reply);
     }
 
     fn timeout(&mut self) {

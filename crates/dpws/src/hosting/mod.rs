@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chappe_soap::wsdl::{OperationKind, Wsdl};
-use chappe_soap::{EndpointReference, Envelope, Fault};
+use chappe_soap::{Body, EndpointReference, Fault, LazyEnvelope};
 use chappe_xml::{Element, Name, Str};
 
 use crate::eventing::{
@@ -173,7 +173,7 @@ pub enum Method {
     /// A document.
     Get,
     /// A message, or the error of an invalid body.
-    Post(Result<Box<Envelope>, chappe_soap::Error>),
+    Post(Result<Box<LazyEnvelope>, chappe_soap::Error>),
     /// Anything else.
     Other,
 }
@@ -207,7 +207,7 @@ pub enum DeviceCommand {
         /// The token of [`DeviceEvent::Invoked`].
         token: Token,
         /// The child of the body, or a fault.
-        result: Result<Option<Element>, Fault>,
+        result: Result<Option<Body>, Fault>,
     },
     /// A command for the event source.
     Eventing(SourceCommand),
@@ -283,9 +283,18 @@ pub struct Invocation {
     /// The action of the request.
     pub action: Str,
     /// The child of the body.
-    pub body: Option<Element>,
+    pub body: Option<Body>,
     /// The headers other than addressing.
     pub headers: Vec<Element>,
+}
+
+impl Invocation {
+    /// The child of the body as a tree.
+    #[must_use]
+    pub fn element(&self) -> Option<Element> {
+        // The limits were checked with the message.
+        self.body.clone()?.into_element().ok()
+    }
 }
 
 /// The reason why a request is rejected.

@@ -1,8 +1,10 @@
 //! Routing and validation of requests.
 
+use std::net::SocketAddr;
+
 use chappe_machine::Input;
 use chappe_soap::wsdl::OperationKind;
-use chappe_soap::{AddressingVersion, Envelope, Fault};
+use chappe_soap::{AddressingVersion, Body, Envelope, Fault, LazyEnvelope};
 use chappe_xml::{Element, Name, Str};
 
 use super::device::{Device, PendingInvocation};
@@ -35,19 +37,18 @@ impl Device {
         let resource = self.resource(&path);
         match (request.method, resource) {
             (Method::Post(Ok(envelope)), Some(resource)) => {
+                let LazyEnvelope { head, body } = *envelope;
                 let request = Request {
                     token: request.token,
                     peer: request.peer,
                     base: request.base,
                     path: self.configured_path(resource, path),
-                    envelope: *envelope,
+                    envelope: head,
                 };
-                self.on_message(resource, request);
+                self.on_message(resource, request, body);
             }
             (Method::Post(Err(error)), Some(_)) => {
-                self.refuse(request.peer, HostRefusal::Unreadable, error.to_string());
-                let urn = self.ids.urn();
-                self.reply(request.token, exchange::unreadable(&error, urn));
+                self.unreadable(request.token, request.peer, &error);
             }
             (Method::Get, Some(Resource::Service(index))) if query.eq_ignore_ascii_case("wsdl") => {
                 let document = self.config.services[index].document(&request.base);
@@ -66,6 +67,12 @@ impl Device {
                 self.reply(request.token, Reply::NOT_FOUND);
             }
         }
+    }
+
+    fn unreadable(&mut self, token: Token, peer: SocketAddr, error: &chappe_soap::Error) {
+        self.refuse(peer, HostRefusal::Unreadable, error.to_string());
+        let urn = self.ids.urn();
+        self.reply(token, exchange::unreadable(error, urn));
     }
 
     /// Trailing slashes are ignored, since some clients add one.
@@ -91,7 +98,8 @@ impl Device {
         }
     }
 
-    fn on_message(&mut self, resource: Resource, request: Request) {
+    /// Answers a message whose envelope has no body yet, since only its operation knows how to read it.
+    fn on_message(&mut self, resource: Resource, mut request: Request, body: Vec<Body>) {
         let (token, peer) = (request.token, request.peer);
         if let Err(Rejected(reason, fault, headers)) = self.validate(resource, &request.envelope) {
             return self.reject(&request, reason, &fault, headers);
@@ -102,6 +110,17 @@ impl Device {
         let eventing = action
             .strip_prefix(EVENTING)
             .is_some_and(|rest| rest.starts_with('/'));
+        if let Resource::Service(index) = resource
+            && !eventing
+            && action != GET_METADATA_ACTION
+        {
+            return self.operation(index, request, body);
+        }
+        let trees = body.into_iter().map(Body::into_element);
+        request.envelope.body = match trees.collect() {
+            Ok(trees) => trees,
+            Err(error) => return self.unreadable(token, peer, &error),
+        };
         match (resource, &*action) {
             (Resource::Manager | Resource::Service(_), _) if eventing => {
                 let receive = SourceReceive::Request(Box::new(request));
@@ -129,7 +148,6 @@ impl Device {
                 self.reply(token, Reply::message(answer));
             }
             (Resource::Device, _) if probe::is_probe(&request.envelope) => self.on_probe(&request),
-            (Resource::Service(index), _) => self.operation(index, request),
             _ => {
                 let fault = exchange::action_not_supported(version, &action);
                 let urn = self.ids.urn();
@@ -220,7 +238,7 @@ impl Device {
     }
 
     /// Passes a call to the application.
-    fn operation(&mut self, index: usize, request: Request) {
+    fn operation(&mut self, index: usize, request: Request, body: Vec<Body>) {
         let service = &self.config.services[index];
         let action = request.envelope.addressing.action.clone();
         let operation = service
@@ -244,8 +262,7 @@ impl Device {
             Some((element.clone(), Str::Owned(fault.action.clone())))
         });
         let faults: Vec<_> = faults.collect();
-        let mut envelope = request.envelope;
-        let body = (!envelope.body.is_empty()).then(|| envelope.body.remove(0));
+        let envelope = request.envelope;
         let invocation = Invocation {
             token: request.token,
             peer: request.peer,
@@ -253,7 +270,7 @@ impl Device {
             operation: operation.name.clone(),
             kind: operation.kind,
             action,
-            body,
+            body: body.into_iter().next(),
             headers: envelope.headers.clone(),
         };
         if one_way {

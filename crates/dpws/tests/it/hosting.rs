@@ -20,7 +20,7 @@ use chappe_dpws::metadata::{
 };
 use chappe_machine::{Harness, Input, Output};
 use chappe_soap::wsdl::{OperationKind, Service, ServiceOperation, Wsdl};
-use chappe_soap::{EndpointReference, Envelope, Fault, FaultCode, NAMESPACE, v1_1};
+use chappe_soap::{EndpointReference, Envelope, Fault, FaultCode, LazyEnvelope, NAMESPACE, v1_1};
 use chappe_xml::{Element, Limits, Name};
 use proptest::prelude::*;
 
@@ -43,6 +43,12 @@ fn clock() -> Service {
         schemas: Vec::new(),
         address: None,
     }
+}
+
+/// A posted text, as a host reads it.
+fn message(text: &str) -> Method {
+    let read = LazyEnvelope::parse_within(text.to_owned().into(), Limits::default());
+    Method::Post(read.map(Box::new))
 }
 
 struct World {
@@ -111,8 +117,7 @@ impl World {
     }
 
     fn post(&mut self, token: u64, target: &str, envelope: &Envelope) -> Option<Envelope> {
-        let read = Envelope::parse(envelope.to_text().as_bytes());
-        self.http(token, target, Method::Post(read.map(Box::new)));
+        self.http(token, target, message(&envelope.to_text()));
         self.message()
     }
 
@@ -202,7 +207,7 @@ fn operations_reach_the_application() {
     let token = invocation.token;
     world.command(DeviceCommand::Reply {
         token,
-        result: Ok(Some(body)),
+        result: Ok(Some(body.into())),
     });
     let answer = world.message().unwrap();
     assert_eq!(answer.addressing.action, "http://x/clock/Clock/GetResponse");
@@ -348,22 +353,12 @@ fn invalid_messages_get_the_right_fault() {
 fn unreadable_or_misdirected_requests_are_rejected() {
     let mut world = World::new();
     for (target, method, status, reason) in [
-        (
-            "/clock",
-            Method::Post(Envelope::parse(b"<a/>").map(Box::new)),
-            400,
-            HostRefusal::Unreadable,
-        ),
+        ("/clock", message("<a/>"), 400, HostRefusal::Unreadable),
         ("/clock", Method::Get, 405, HostRefusal::Method),
         ("/device?wsdl", Method::Get, 405, HostRefusal::Method),
         ("/clock", Method::Other, 405, HostRefusal::Method),
         ("/nowhere", Method::Get, 404, HostRefusal::Path),
-        (
-            "",
-            Method::Post(Ok(Box::new(get()))),
-            404,
-            HostRefusal::Path,
-        ),
+        ("", message(&get().to_text()), 404, HostRefusal::Path),
     ] {
         let before = world.device.machine().refused(reason);
         world.http(1, target, method);
@@ -390,8 +385,7 @@ fn unreadable_or_misdirected_requests_are_rejected() {
 fn other_versions_of_soap_are_told_the_supported_one() {
     let mut world = World::new();
     let mut post = |text: &str| {
-        let read = Envelope::parse(text.as_bytes()).map(Box::new);
-        world.http(1, "/clock", Method::Post(read));
+        world.http(1, "/clock", message(text));
         assert_eq!(world.status(), 500);
         world.reply.clone().unwrap()
     };
@@ -441,7 +435,7 @@ fn replies_to_none_are_discarded() {
     let token = world.invocation().expect("the operation runs").token;
     world.command(DeviceCommand::Reply {
         token,
-        result: Ok(Some(Element::new(name("Time")))),
+        result: Ok(Some(Element::new(name("Time")).into())),
     });
     assert_eq!(world.reply, Some(Reply::ACCEPTED));
     let version = Dialect::V2009.addressing();
@@ -504,8 +498,7 @@ fn faults_have_the_namespaces_of_the_asker() {
     let twice = ask(action)
         .to_text()
         .replacen("<wsa:To>", "<wsa:To>x</wsa:To><wsa:To>", 1);
-    let read = Envelope::parse(twice.as_bytes()).map(Box::new);
-    world.http(3, "/clock", Method::Post(read));
+    world.http(3, "/clock", message(&twice));
     let found = subcode(world.message());
     assert_eq!(found, version.name("InvalidMessageInformationHeader"));
 }

@@ -283,14 +283,15 @@ mod tests {
 
     use super::*;
 
-    const QUOTAS: DeviceRules = DeviceRules {
-        exclude: Vec::new(),
-        replace_after_s: 0,
-        max_streams: 1,
-        max_elements_per_s: 100,
-        max_bytes_per_s: 10_000,
-        max_bytes_per_day: MaxBytes::Bytes(0),
-    };
+    fn quotas() -> DeviceRules {
+        DeviceRules {
+            max_streams: 1,
+            max_elements_per_s: 100,
+            max_bytes_per_s: 10_000,
+            max_bytes_per_day: MaxBytes::Bytes(0),
+            ..DeviceRules::default()
+        }
+    }
 
     fn quota(quotas: &DeviceRules, now: Instant) -> Quota {
         Quota::new(quotas, None, now)
@@ -360,7 +361,7 @@ mod tests {
             let sent: u64 = backlog.iter().sum();
             let largest = *backlog.iter().max().unwrap();
             let mut world = World {
-                quota: quota(&QUOTAS, start),
+                quota: quota(&quotas(), start),
                 now: start,
                 backlog: backlog.into(),
                 waiting: VecDeque::new(),
@@ -399,7 +400,7 @@ mod tests {
     #[test]
     fn a_device_that_was_slowed_is_shown_for_a_while() {
         let now = Instant::now();
-        let mut quota = quota(&QUOTAS, now);
+        let mut quota = quota(&quotas(), now);
         quota.charge(now, 500, 0);
         assert!(!quota.is_paused() && quota.trouble().is_none());
         quota.charge(now, 100, 0);
@@ -416,7 +417,7 @@ mod tests {
     #[test]
     fn bytes_have_a_quota_of_their_own_and_zero_is_none() {
         let now = Instant::now();
-        let mut bounded = quota(&QUOTAS, now);
+        let mut bounded = quota(&quotas(), now);
         bounded.charge(now, 1, 50_000);
         assert!(!bounded.is_paused());
         bounded.charge(now, 1, 1);
@@ -425,7 +426,7 @@ mod tests {
         let none = DeviceRules {
             max_elements_per_s: 0,
             max_bytes_per_s: 0,
-            ..QUOTAS
+            ..quotas()
         };
         let mut unbounded = quota(&none, now);
         for _ in 0..100 {
@@ -437,7 +438,7 @@ mod tests {
     #[test]
     fn one_notification_far_above_a_quota_pauses_a_device_for_a_limited_time() {
         let now = Instant::now();
-        let mut quota = quota(&QUOTAS, now);
+        let mut quota = quota(&quotas(), now);
         quota.charge(now, u64::MAX, u64::MAX);
         assert_eq!(quota.deadline(), Some(now + PAUSE_MAX));
     }
@@ -449,7 +450,7 @@ mod tests {
             max_elements_per_s: 0,
             max_bytes_per_s: 0,
             max_bytes_per_day: MaxBytes::Bytes(day),
-            ..QUOTAS
+            ..quotas()
         };
         let start = Instant::now();
         let mut quota = quota(&config, start);
@@ -518,7 +519,7 @@ mod tests {
     #[test]
     fn a_device_that_comes_again_has_brought_what_it_had() {
         let mut config = Config {
-            devices: QUOTAS,
+            devices: quotas(),
             ..Config::default()
         };
         config.discovery.max_devices = 2;

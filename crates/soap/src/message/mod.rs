@@ -91,12 +91,14 @@
 //! value outside its type are errors that name the field. Order is not checked. Attributes that the type
 //! does not have are ignored. Not supported: qualified attributes, generic types.
 
+mod events;
 mod fault;
 mod reader;
 mod types;
 mod values;
 mod writer;
 
+use chappe_xml::text::Pull;
 use chappe_xml::{Builder, Element, EventSource, Limits};
 
 pub use crate::schema::LexicalError;
@@ -104,7 +106,7 @@ pub use chappe_message_derive::{Fault, Message};
 #[doc(no_inline)]
 pub use chappe_xml::{Error as WriteError, Name, Namespace};
 pub use fault::{FaultNames, Faults, declared, detail_of};
-pub use reader::{Part, ReadError, ReadReason, Reader};
+pub use reader::{ReadError, ReadReason, Reader};
 pub use types::{Fields, Notes, Types, TypesError};
 pub use values::{Quantity, Sampled, Samples, Simple, Text};
 pub use writer::Writer;
@@ -308,7 +310,31 @@ pub fn from_element<T: Message>(
     from_source(namespace, name, &mut element.events(), Limits::default())
 }
 
-/// Reads a message from the events of a document, such as text or EXI, without a tree.
+/// Reads a message from the text of a document, without a tree and without copies of names.
+///
+/// # Errors
+/// [`ReadError`] if the document is not an element of this type and name, or exceeds the limits.
+pub fn from_text<T: Message>(
+    namespace: &Namespace,
+    name: &str,
+    document: &[u8],
+    limits: Limits,
+) -> Result<T, ReadError> {
+    let text = Pull::new(document, limits).map_err(|error| ReadError::from(error).inside(name))?;
+    Reader::of_text(text, namespace, limits).root(name)
+}
+
+/// The text of a message: an element of this name, which must be valid in XML.
+#[must_use]
+pub fn to_text<T: Message>(namespace: &Namespace, name: &str, message: &T) -> String {
+    let mut text = String::new();
+    match Writer::of_text(&mut text, namespace).root(name, message) {
+        Ok(()) => text,
+        Err(error) => unreachable!("text takes every message: {error}"),
+    }
+}
+
+/// Reads a message from the events of a document, such as EXI, without a tree.
 ///
 /// # Errors
 /// [`ReadError`] if the document is not an element of this type and name, or exceeds the limits.

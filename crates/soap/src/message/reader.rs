@@ -1,39 +1,74 @@
-//! Reading of messages from events.
+//! Reading of messages from text or events.
 
+use std::borrow::Cow;
 use std::fmt;
-use std::fmt::Write as _;
 
-use chappe_xml::{Event, EventSource, Limits, Name, Namespace, Reason, Value};
+use chappe_xml::text::Pull;
+use chappe_xml::{EventSource, Limits, Name, Namespace, Reason};
 
-use super::{AttributeField, Choice, Field, Message, Text};
+use super::events::EventParts;
+use super::{AttributeField, Choice, Field, Message};
 use crate::schema::LexicalError;
 
 /// Bytes charged for each element, as for one in a tree.
 const ELEMENT_BYTES: usize = 192;
 
-/// Reads messages in one namespace from an event source, such as a text or EXI reader.
+pub(super) use chappe_xml::text::Part;
+
+/// Reads messages in one namespace: from text with names and values borrowed from it, or from an event
+/// source, such as a tree or an EXI reader.
 pub struct Reader<'s> {
-    source: &'s mut dyn EventSource,
+    source: Source<'s>,
     namespace: Namespace,
     /// What is left of the limit of expanded bytes.
     left: usize,
     bound: usize,
-    /// The text of the last value; its buffer serves all.
-    text: String,
-    /// The value of the last attribute; its buffer serves all.
-    attribute: String,
     ignores_unknown: bool,
 }
 
-/// The next part of an element, see [`Reader::part`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// The attribute of this position.
-    Attribute(usize),
-    /// The start of the child of this position in this list of names.
-    Child(usize, usize),
-    /// The end of the element.
-    End,
+/// Where the parts of a message come from. A branch for each part costs less than a call by pointer.
+enum Source<'s> {
+    Text(Pull<'s>),
+    Events(EventParts<'s>),
+}
+
+impl Source<'_> {
+    fn next_part(&mut self) -> Result<Option<Part<'_>>, chappe_xml::Error> {
+        match self {
+            Self::Text(text) => text.next_part(),
+            Self::Events(events) => events.next_part(),
+        }
+    }
+
+    /// The name of the last start.
+    fn name(&self) -> Name {
+        match self {
+            Self::Text(text) => text.name(),
+            Self::Events(events) => events.name(),
+        }
+    }
+
+    fn value(&mut self) -> Result<Option<Cow<'_, str>>, chappe_xml::Error> {
+        match self {
+            Self::Text(text) => text.value(),
+            Self::Events(events) => events.value(),
+        }
+    }
+
+    /// Right after a start: its attributes without namespace, by name.
+    fn attributes(
+        &mut self,
+        take: &mut dyn FnMut(&str, &str) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        match self {
+            Self::Text(text) => {
+                let attributes = text.attributes();
+                let mut own = attributes.filter(|(namespace, ..)| namespace.is_empty());
+                own.try_for_each(|(_, local, value)| take(local, value))
+            }
+            Self::Events(events) => events.attributes(take),
+        }
+    }
 }
 
 /// An element is not a message of the expected type.
@@ -125,19 +160,9 @@ fn truncated() -> ReadError {
     chappe_xml::Error { offset: 0, reason }.into()
 }
 
-/// Appends a value, and charges its bytes.
-fn append(
-    text: &mut String,
-    value: &Value<'_>,
-    left: &mut usize,
-    bound: usize,
-) -> Result<(), ReadError> {
-    let before = text.len();
-    // Writing to a string cannot fail.
-    let _ = write!(text, "{value}");
-    let rest = left.checked_sub(text.len() - before);
-    *left = rest.ok_or_else(|| exceeded(bound))?;
-    Ok(())
+/// The name of an attribute, for errors.
+fn at(name: &str) -> String {
+    format!("@{name}")
 }
 
 /// The elements of a choice, for errors.
@@ -146,17 +171,25 @@ fn alternatives<T: Field<Item: Choice>>() -> String {
 }
 
 impl<'s> Reader<'s> {
-    /// Creates a reader. The source limits the depth and the number of elements, the reader their
-    /// memory.
+    /// Creates a reader of events. The source limits the depth and the number of elements, the reader
+    /// their memory.
     #[must_use]
     pub fn new(source: &'s mut dyn EventSource, namespace: &Namespace, limits: Limits) -> Self {
+        Self::of(Source::Events(EventParts::new(source)), namespace, limits)
+    }
+
+    /// Creates a reader of text.
+    #[must_use]
+    pub fn of_text(text: Pull<'s>, namespace: &Namespace, limits: Limits) -> Self {
+        Self::of(Source::Text(text), namespace, limits)
+    }
+
+    fn of(source: Source<'s>, namespace: &Namespace, limits: Limits) -> Self {
         Self {
             source,
             namespace: namespace.clone(),
             left: limits.expanded_bytes,
             bound: limits.expanded_bytes,
-            text: String::new(),
-            attribute: String::new(),
             ignores_unknown: false,
         }
     }
@@ -173,16 +206,18 @@ impl<'s> Reader<'s> {
     /// # Errors
     /// [`ReadError`] with the path of the wrong element.
     pub fn root<T: Message>(&mut self, name: &str) -> Result<T, ReadError> {
-        let read = match self.source.next_event() {
-            Ok(Some(Event::StartElement(found))) => match found.is(&self.namespace, name) {
-                true => T::read(self),
-                false => Err(ReadReason::Root(found).into()),
-            },
+        let read = match self.source.next_part() {
+            Ok(Some(Part::Start { namespace, local })) => {
+                match local == name && *namespace == self.namespace {
+                    true => T::read(self),
+                    false => Err(ReadReason::Root(self.source.name()).into()),
+                }
+            }
             Ok(_) => Err(truncated()),
             Err(error) => Err(error.into()),
         };
         // What follows may be wrong, too.
-        let read = read.and_then(|message| match self.source.next_event()? {
+        let read = read.and_then(|message| match self.source.next_part()? {
             None => Ok(message),
             Some(_) => Err(ReadReason::Mixed.into()),
         });
@@ -195,68 +230,72 @@ impl<'s> Reader<'s> {
     /// # Errors
     /// The child is none of `names`, there is text, or the source fails.
     pub fn child(&mut self, names: &[&str]) -> Result<Option<usize>, ReadError> {
-        Ok(match self.part(&[], &[names], false)? {
-            Part::Child(_, position) => Some(position),
-            Part::Attribute(_) | Part::End => None,
-        })
+        let found = self.child_of(&[names])?;
+        Ok(found.map(|(_, position)| position))
     }
 
-    /// Reads the next attribute or the start of the next child, if its name is among those given.
-    /// With `has_text` the element has text and no children; [`Reader::content`] is its value at the
-    /// end.
+    /// The same with several lists of names; returns the positions of the list and in it.
     ///
     /// # Errors
-    /// The child is none of `children`, there is text where none is expected, or the source fails.
-    pub fn part(
-        &mut self,
-        attributes: &[&str],
-        children: &[&[&str]],
-        has_text: bool,
-    ) -> Result<Part, ReadError> {
-        if has_text {
-            // All text is read by the call that finds the end.
-            self.text.clear();
-        }
+    /// As [`Reader::child`].
+    pub fn child_of(&mut self, lists: &[&[&str]]) -> Result<Option<(usize, usize)>, ReadError> {
         loop {
-            match self.source.next_event()?.ok_or_else(truncated)? {
-                Event::StartElement(_) if has_text => return Err(ReadReason::NotSimple.into()),
-                Event::StartElement(found) => {
-                    let bound = self.bound;
-                    self.left = self
-                        .left
-                        .checked_sub(ELEMENT_BYTES)
-                        .ok_or_else(|| exceeded(bound))?;
-                    let found_in = |names: &&[&str]| {
-                        let mut names = names.iter();
-                        names.position(|name| found.local == *name)
-                    };
-                    let mut lists = children.iter().enumerate();
-                    let position = lists.find_map(|(list, names)| Some((list, found_in(names)?)));
-                    match position.filter(|_| found.namespace == self.namespace) {
-                        Some((list, position)) => return Ok(Part::Child(list, position)),
+            match self.source.next_part()?.ok_or_else(truncated)? {
+                Part::Start { namespace, local } => {
+                    let mut positions = lists.iter().enumerate().filter_map(|(list, names)| {
+                        let position = names.iter().position(|name| local == *name);
+                        position.map(|position| (list, position))
+                    });
+                    let position = positions.next();
+                    let position = position.filter(|_| *namespace == self.namespace);
+                    self.charge(ELEMENT_BYTES)?;
+                    match position {
+                        Some(position) => return Ok(Some(position)),
                         None if self.ignores_unknown => self.skip()?,
-                        None => return Err(ReadReason::Unknown(found).into()),
+                        None => return Err(ReadReason::Unknown(self.source.name()).into()),
                     }
                 }
-                Event::EndElement => return Ok(Part::End),
-                Event::Text(value) if has_text => {
-                    let text = &mut self.text;
-                    append(text, &value, &mut self.left, self.bound)?;
-                }
-                Event::Text(text) if !text.lexical().trim().is_empty() => {
+                Part::End => return Ok(None),
+                Part::Text(text) if !text.trim().is_empty() => {
                     return Err(ReadReason::Mixed.into());
                 }
-                Event::Attribute(found, value) if found.namespace.is_empty() => {
-                    let position = attributes.iter().position(|name| found.local == *name);
-                    if let Some(position) = position {
-                        self.attribute.clear();
-                        append(&mut self.attribute, &value, &mut self.left, self.bound)?;
-                        return Ok(Part::Attribute(position));
-                    }
-                }
-                Event::Text(_) | Event::Attribute(..) | Event::Namespace { .. } => {}
+                Part::Text(_) => {}
             }
         }
+    }
+
+    /// Right after the start of an element: reads its attributes of these names by `take`, which gets
+    /// the position of the name. Others are ignored.
+    ///
+    /// # Errors
+    /// A value is not one of its type, or the source fails.
+    pub fn attributes(
+        &mut self,
+        names: &[&str],
+        mut take: impl FnMut(usize, &str) -> Result<(), LexicalError>,
+    ) -> Result<(), ReadError> {
+        let mut bytes = 0;
+        self.source.attributes(&mut |local, value| {
+            let Some(position) = names.iter().position(|name| local == *name) else {
+                return Ok(());
+            };
+            bytes += value.len();
+            let wrong = |error| ReadError::from(ReadReason::Value(error)).inside(&at(local));
+            take(position, value).map_err(wrong)
+        })?;
+        self.charge(bytes)
+    }
+
+    /// The value of an attribute's field.
+    ///
+    /// # Errors
+    /// A required attribute is missing.
+    pub fn finish_attribute<T: AttributeField>(
+        name: &'static str,
+        slot: Option<T::Value>,
+    ) -> Result<T, ReadError> {
+        let missing = || ReadError::from(ReadReason::Missing).inside(&at(name));
+        T::from_value(slot).ok_or_else(missing)
     }
 
     /// Reads with another namespace of the elements.
@@ -274,14 +313,20 @@ impl<'s> Reader<'s> {
         read
     }
 
+    fn charge(&mut self, bytes: usize) -> Result<(), ReadError> {
+        let left = self.left.checked_sub(bytes);
+        self.left = left.ok_or_else(|| exceeded(self.bound))?;
+        Ok(())
+    }
+
     /// Reads the rest of the element whose start was read.
     fn skip(&mut self) -> Result<(), ReadError> {
         let mut depth = 1_usize;
         while depth > 0 {
-            match self.source.next_event()?.ok_or_else(truncated)? {
-                Event::StartElement(_) => depth += 1,
-                Event::EndElement => depth -= 1,
-                Event::Text(_) | Event::Attribute(..) | Event::Namespace { .. } => {}
+            match self.source.next_part()?.ok_or_else(truncated)? {
+                Part::Start { .. } => depth += 1,
+                Part::End => depth -= 1,
+                Part::Text(_) => {}
             }
         }
         Ok(())
@@ -349,41 +394,6 @@ impl<'s> Reader<'s> {
         T::finish(slot).ok_or_else(missing)
     }
 
-    /// Parses the attribute that was read into its field.
-    ///
-    /// # Errors
-    /// The text is not a value of the type.
-    pub fn attribute<T: AttributeField>(
-        &self,
-        name: &'static str,
-        slot: &mut Option<T::Value>,
-    ) -> Result<(), ReadError> {
-        let parsed = T::Value::from_text(&self.attribute);
-        let wrong = |error| ReadError::from(ReadReason::Value(error)).inside(&format!("@{name}"));
-        *slot = Some(parsed.map_err(wrong)?);
-        Ok(())
-    }
-
-    /// The value of an attribute's field.
-    ///
-    /// # Errors
-    /// A required attribute is missing.
-    pub fn finish_attribute<T: AttributeField>(
-        name: &'static str,
-        slot: Option<T::Value>,
-    ) -> Result<T, ReadError> {
-        let missing = || ReadError::from(ReadReason::Missing).inside(&format!("@{name}"));
-        T::from_value(slot).ok_or_else(missing)
-    }
-
-    /// The value of an element with text and attributes, after [`Part::End`].
-    ///
-    /// # Errors
-    /// The text is not a value of the type.
-    pub fn content<T: Text>(&self) -> Result<T, ReadError> {
-        T::from_text(&self.text).map_err(|error| ReadReason::Value(error).into())
-    }
-
     /// The value of a field.
     ///
     /// # Errors
@@ -393,34 +403,17 @@ impl<'s> Reader<'s> {
         T::finish(slot).ok_or_else(missing)
     }
 
-    /// Reads the value of the open element, and its end.
+    /// Reads the value of the open element by `parse`, and its end.
     ///
     /// # Errors
-    /// There is a child, or the source fails.
-    pub fn text(&mut self) -> Result<&str, ReadError> {
-        self.text.clear();
-        loop {
-            match self.source.next_event()?.ok_or_else(truncated)? {
-                Event::Text(value) => {
-                    let text = &mut self.text;
-                    append(text, &value, &mut self.left, self.bound)?;
-                }
-                Event::EndElement => return Ok(&self.text),
-                Event::StartElement(_) => return Err(ReadReason::NotSimple.into()),
-                Event::Attribute(..) | Event::Namespace { .. } => {}
-            }
-        }
-    }
-
-    /// Reads the value of the open element by `parse`.
-    ///
-    /// # Errors
-    /// As [`Reader::text`], or the text is not a value of the type.
+    /// There is a child, the text is not a value of the type, or the source fails.
     pub fn value<T>(
         &mut self,
         parse: impl FnOnce(&str) -> Result<T, LexicalError>,
     ) -> Result<T, ReadError> {
-        let parsed = parse(self.text()?);
+        let value = self.source.value()?.ok_or(ReadReason::NotSimple)?;
+        let (bytes, parsed) = (value.len(), parse(&value));
+        self.charge(bytes)?;
         parsed.map_err(|error| ReadReason::Value(error).into())
     }
 }

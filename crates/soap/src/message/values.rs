@@ -1,10 +1,11 @@
 //! Values of built-in types.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
+use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
+use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
 use chappe_xml::{Name, Value};
 
@@ -21,6 +22,14 @@ pub trait Simple: Sized {
 
     /// The value in a message.
     fn to_value(&self) -> Value<'_>;
+
+    /// Writes the value. Types whose value is a text of its own write it without a copy.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    fn write(&self, writer: &mut Writer<'_>) -> Result<(), WriteError> {
+        writer.value(self.to_value())
+    }
 
     /// Parses the value.
     ///
@@ -92,7 +101,7 @@ impl<T: Simple + Quantity> Message for Samples<T> {
     }
 
     fn write(&self, writer: &mut Writer<'_>) -> Result<(), WriteError> {
-        writer.text(&self.to_text())
+        writer.plain(format_args!("{}", List(&self.0)))
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, ReadError> {
@@ -102,13 +111,7 @@ impl<T: Simple + Quantity> Message for Samples<T> {
 
 impl<T: Simple + Quantity> Text for Samples<T> {
     fn to_text(&self) -> Cow<'_, str> {
-        let mut text = String::new();
-        for (index, sample) in self.0.iter().enumerate() {
-            let separator = if index > 0 { " " } else { "" };
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{separator}{}", sample.to_value());
-        }
-        text.into()
+        List(&self.0).to_string().into()
     }
 
     fn from_text(text: &str) -> Result<Self, LexicalError> {
@@ -129,6 +132,19 @@ impl<T: Message> Message for Box<T> {
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, ReadError> {
         T::read(reader).map(Self::new)
+    }
+}
+
+/// The values of a list, separated by spaces.
+struct List<'l, T>(&'l [T]);
+
+impl<T: Simple> fmt::Display for List<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, value) in self.0.iter().enumerate() {
+            let separator = if index > 0 { " " } else { "" };
+            write!(f, "{separator}{}", value.to_value())?;
+        }
+        Ok(())
     }
 }
 
@@ -155,7 +171,7 @@ macro_rules! message {
             }
 
             fn write(&self, writer: &mut Writer<'_>) -> Result<(), WriteError> {
-                writer.value(self.to_value())
+                Simple::write(self, writer)
             }
 
             fn read(reader: &mut Reader<'_>) -> Result<Self, ReadError> {
@@ -194,6 +210,13 @@ macro_rules! integer {
                 match i64::try_from(*self) {
                     Ok(integer) => Value::Integer(integer),
                     Err(_) => Value::Text(self.to_string().into()),
+                }
+            }
+
+            fn write(&self, writer: &mut Writer<'_>) -> Result<(), WriteError> {
+                match i64::try_from(*self) {
+                    Ok(integer) => writer.value(Value::Integer(integer)),
+                    Err(_) => writer.plain(format_args!("{self}")),
                 }
             }
 
@@ -251,6 +274,13 @@ impl Simple for f32 {
         }
     }
 
+    fn write(&self, writer: &mut Writer<'_>) -> Result<(), WriteError> {
+        match self.is_finite() {
+            true => writer.plain(format_args!("{self}")),
+            false => writer.value(Value::Double(f64::from(*self))),
+        }
+    }
+
     fn parse(text: &str) -> Result<Self, LexicalError> {
         let invalid = || lexical("xs:float", text);
         let double = Value::from(text).double().map_err(|_| invalid())?;
@@ -279,6 +309,10 @@ impl Simple for Vec<u8> {
 
     fn to_value(&self) -> Value<'_> {
         Value::Text(STANDARD.encode(self).into())
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) -> Result<(), WriteError> {
+        writer.plain(format_args!("{}", Base64Display::new(self, &STANDARD)))
     }
 
     fn parse(text: &str) -> Result<Self, LexicalError> {

@@ -1,7 +1,9 @@
-//! Writing of messages as events.
+//! Writing of messages as text or events.
 
 use std::borrow::Cow;
+use std::fmt::{self, Write as _};
 
+use chappe_xml::text::escape;
 use chappe_xml::{Error, Event, EventSink, Name, Namespace, Value};
 
 use super::{AttributeField, Choice, Field, Message, Text};
@@ -9,35 +11,67 @@ use super::{AttributeField, Choice, Field, Message, Text};
 /// The prefix of a message's namespace.
 const PREFIX: &str = "m";
 
-/// Writes messages in one namespace to an event sink, such as a text or EXI writer.
+/// Writes messages in one namespace: as text straight into a buffer, or to an event sink, such as the
+/// builder of a tree or an EXI writer.
 pub struct Writer<'s> {
-    sink: &'s mut dyn EventSink,
-    namespace: Namespace,
+    sink: Sink<'s>,
+    namespace: &'s Namespace,
+    /// The namespace of the elements, if it is not that of the message.
+    other: Option<&'static str>,
+    /// The end of the last start tag in a text.
+    started: usize,
+}
+
+/// Where the parts of a message go. A branch for each part costs less than a call by pointer.
+enum Sink<'s> {
+    Text(&'s mut String),
+    Events(&'s mut dyn EventSink),
 }
 
 impl<'s> Writer<'s> {
-    /// Creates a writer.
+    /// Creates a writer of events.
     #[must_use]
-    pub fn new(sink: &'s mut dyn EventSink, namespace: &Namespace) -> Self {
+    pub fn new(sink: &'s mut dyn EventSink, namespace: &'s Namespace) -> Self {
+        Self::of(Sink::Events(sink), namespace)
+    }
+
+    /// Creates a writer that appends text.
+    #[must_use]
+    pub fn of_text(text: &'s mut String, namespace: &'s Namespace) -> Self {
+        Self::of(Sink::Text(text), namespace)
+    }
+
+    fn of(sink: Sink<'s>, namespace: &'s Namespace) -> Self {
         Self {
             sink,
-            namespace: namespace.clone(),
+            namespace,
+            other: None,
+            started: 0,
         }
     }
 
-    /// Writes a message as an element of this name that declares its namespace.
+    /// Writes a message as an element of this name, a valid one in XML, that declares its namespace.
     ///
     /// # Errors
     /// Those of the sink.
     pub fn root<T: Message>(&mut self, name: &str, message: &T) -> Result<(), Error> {
-        let name = Name::inside(&self.namespace, name);
-        self.sink.event(Event::StartElement(name))?;
-        self.sink.event(Event::Namespace {
-            prefix: Cow::Borrowed(PREFIX),
-            namespace: Cow::Borrowed(&self.namespace),
-        })?;
-        message.write(self)?;
-        self.sink.event(Event::EndElement)
+        match &mut self.sink {
+            Sink::Text(text) => {
+                for part in ["<", PREFIX, ":", name, " xmlns:", PREFIX, "=\""] {
+                    text.push_str(part);
+                }
+                escape(text, self.namespace, true);
+                text.push_str("\">");
+            }
+            Sink::Events(sink) => {
+                sink.event(Event::StartElement(Name::inside(self.namespace, name)))?;
+                sink.event(Event::Namespace {
+                    prefix: Cow::Borrowed(PREFIX),
+                    namespace: Cow::Borrowed(self.namespace),
+                })?;
+            }
+        }
+        self.content(name, message)
     }
 
     /// Writes a field of the open element.
@@ -70,8 +104,24 @@ impl<'s> Writer<'s> {
         let Some(value) = field.value() else {
             return Ok(());
         };
-        let value = Value::Text(value.to_text());
-        self.sink.event(Event::Attribute(Name::local(name), value))
+        let value = value.to_text();
+        match &mut self.sink {
+            Sink::Text(text) => {
+                // The start tag is open again.
+                text.pop();
+                for part in [" ", name, "=\""] {
+                    text.push_str(part);
+                }
+                escape(text, &value, true);
+                text.push_str("\">");
+                self.started = text.len();
+                Ok(())
+            }
+            Sink::Events(sink) => {
+                let value = Value::Text(value);
+                sink.event(Event::Attribute(Name::local(name), value))
+            }
+        }
     }
 
     /// Writes with another namespace of the elements.
@@ -83,9 +133,10 @@ impl<'s> Writer<'s> {
         namespace: &'static str,
         write: impl FnOnce(&mut Self) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let outer = std::mem::replace(&mut self.namespace, Namespace::constant(namespace));
+        let other = (*self.namespace != *namespace).then_some(namespace);
+        let outer = std::mem::replace(&mut self.other, other);
         let written = write(self);
-        self.namespace = outer;
+        self.other = outer;
         written
     }
 
@@ -94,13 +145,52 @@ impl<'s> Writer<'s> {
     /// # Errors
     /// Those of the sink.
     pub fn element<T: Message>(&mut self, name: &'static str, message: &T) -> Result<(), Error> {
-        let name = Name {
-            namespace: self.namespace.clone(),
-            local: Cow::Borrowed(name),
+        match (&mut self.sink, self.other) {
+            (Sink::Text(text), None) => {
+                for part in ["<", PREFIX, ":", name, ">"] {
+                    text.push_str(part);
+                }
+            }
+            (Sink::Text(text), Some(namespace)) => {
+                for part in ["<", name, " xmlns=\""] {
+                    text.push_str(part);
+                }
+                escape(text, namespace, true);
+                text.push_str("\">");
+            }
+            (Sink::Events(sink), other) => {
+                let other = other.map(Namespace::constant);
+                let namespace = other.unwrap_or_else(|| self.namespace.clone());
+                let local = Cow::Borrowed(name);
+                sink.event(Event::StartElement(Name { namespace, local }))?;
+            }
+        }
+        self.content(name, message)
+    }
+
+    /// Writes the content of the open element, and its end.
+    fn content<T: Message>(&mut self, name: &str, message: &T) -> Result<(), Error> {
+        let prefix = match self.other {
+            None => [PREFIX, ":"],
+            Some(_) => ["", ""],
         };
-        self.sink.event(Event::StartElement(name))?;
+        if let Sink::Text(text) = &self.sink {
+            self.started = text.len();
+        }
         message.write(self)?;
-        self.sink.event(Event::EndElement)
+        match &mut self.sink {
+            Sink::Text(text) if text.len() == self.started => {
+                text.pop();
+                text.push_str("/>");
+            }
+            Sink::Text(text) => {
+                for part in ["</", prefix[0], prefix[1], name, ">"] {
+                    text.push_str(part);
+                }
+            }
+            Sink::Events(sink) => sink.event(Event::EndElement)?,
+        }
+        Ok(())
     }
 
     /// Writes the text of the open element.
@@ -116,9 +206,30 @@ impl<'s> Writer<'s> {
     /// # Errors
     /// Those of the sink.
     pub fn value(&mut self, value: Value<'_>) -> Result<(), Error> {
-        match &value {
-            Value::Text(text) if text.is_empty() => Ok(()),
-            _ => self.sink.event(Event::Text(value)),
+        match (&mut self.sink, value) {
+            (Sink::Text(out), Value::Text(text)) => escape(out, &text, false),
+            (Sink::Text(out), value) => {
+                // Writing to a string cannot fail.
+                let _ = write!(out, "{value}");
+            }
+            (Sink::Events(_), Value::Text(text)) if text.is_empty() => {}
+            (Sink::Events(sink), value) => sink.event(Event::Text(value))?,
+        }
+        Ok(())
+    }
+
+    /// Writes a text without markup, such as a number, as the value of the open element.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn plain(&mut self, text: fmt::Arguments<'_>) -> Result<(), Error> {
+        match &mut self.sink {
+            Sink::Text(out) => {
+                // Writing to a string cannot fail.
+                let _ = out.write_fmt(text);
+                Ok(())
+            }
+            Sink::Events(_) => self.value(Value::Text(text.to_string().into())),
         }
     }
 }

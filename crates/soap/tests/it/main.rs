@@ -1,6 +1,7 @@
 //! The integration tests of `chappe-soap` in one program: linking one takes seconds.
 
 mod envelope;
+mod lazy;
 mod message;
 mod rust;
 mod schema;

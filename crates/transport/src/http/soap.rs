@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use chappe_identity::Contact;
-use chappe_soap::{AddressingVersion, Envelope};
+use chappe_soap::{Addressing, AddressingVersion, Envelope, LazyEnvelope};
 use chappe_xml::Limits;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
@@ -45,13 +45,36 @@ impl Client {
         contact: &Contact,
         envelope: &Envelope,
     ) -> Result<Option<Envelope>, Error> {
-        let addressing = &envelope.addressing;
+        self.exchange_text(contact, &envelope.addressing, envelope.to_text())
+            .await
+    }
+
+    /// Like [`Client::exchange_soap`], with bodies that are made and read by their types.
+    ///
+    /// # Errors
+    /// There is no answer, or it is not a SOAP message.
+    pub async fn exchange_lazy(
+        &self,
+        contact: &Contact,
+        envelope: &LazyEnvelope,
+    ) -> Result<Option<LazyEnvelope>, Error> {
+        let addressing = &envelope.head.addressing;
+        self.exchange_text(contact, addressing, envelope.to_text())
+            .await
+    }
+
+    async fn exchange_text<T: Received>(
+        &self,
+        contact: &Contact,
+        addressing: &Addressing,
+        text: String,
+    ) -> Result<Option<T>, Error> {
         let kind = match addressing.version {
             // Devices of the 2005 dialect expect what Windows sends; wsdd2 refuses parameters.
             AddressingVersion::V200408 => HeaderValue::from_static(SOAP_MEDIA_TYPE),
             AddressingVersion::V200508 => content_type(&addressing.action),
         };
-        let answer = self.post(contact, kind, envelope.to_text()).await?;
+        let answer = self.post(contact, kind, text).await?;
         let (peer, bound) = (contact.address, self.limits().body_bytes);
         let bytes = answer.body.len();
         let read = move || read_answer(peer, &answer, bound);
@@ -121,12 +144,38 @@ fn content_type(action: &str) -> HeaderValue {
     }
 }
 
+/// An envelope as it is received.
+pub(super) trait Received: Send + Sized + 'static {
+    fn parse(document: &Bytes, limits: Limits) -> Result<Self, chappe_soap::Error>;
+    fn has_fault(&self) -> bool;
+}
+
+impl Received for Envelope {
+    fn parse(document: &Bytes, limits: Limits) -> Result<Self, chappe_soap::Error> {
+        Self::parse_within(document, limits)
+    }
+
+    fn has_fault(&self) -> bool {
+        self.fault().is_some()
+    }
+}
+
+impl Received for LazyEnvelope {
+    fn parse(document: &Bytes, limits: Limits) -> Result<Self, chappe_soap::Error> {
+        Self::parse_within(document.clone(), limits)
+    }
+
+    fn has_fault(&self) -> bool {
+        self.fault().is_some()
+    }
+}
+
 /// An answer as a message; `None` if the request was accepted without one.
-pub(super) fn read_answer(
+pub(super) fn read_answer<T: Received>(
     peer: SocketAddr,
     answer: &Answer,
     bytes: usize,
-) -> Result<Option<Envelope>, Error> {
+) -> Result<Option<T>, Error> {
     let status = answer.status;
     if answer.body.is_empty() {
         return match status {
@@ -138,8 +187,8 @@ pub(super) fn read_answer(
         bytes,
         ..Limits::default()
     };
-    match Envelope::parse_within(&answer.body, limits) {
-        Ok(envelope) if status.is_success() || envelope.fault().is_some() => Ok(Some(envelope)),
+    match T::parse(&answer.body, limits) {
+        Ok(envelope) if status.is_success() || envelope.has_fault() => Ok(Some(envelope)),
         Ok(_) => Err(Error::Status { peer, status }),
         // A server without SOAP answers errors with a page.
         Err(_) if !status.is_success() => Err(Error::Status { peer, status }),

@@ -1,7 +1,5 @@
 //! Writing the form: which declarations an element renders, the order of attributes, escapes.
 
-use std::sync::Arc;
-
 use super::Exclusive;
 use crate::text::scope::{Scope, XML};
 use crate::text::tokens::{Attribute, StartTag, Token, Tokens};
@@ -28,7 +26,7 @@ pub(super) fn write(
         // Instructions before and after the root element are no part of the element.
         let is_inside = !form.open.is_empty();
         match token {
-            Token::Start(tag) => form.start(&tag, tokens.scope()),
+            Token::Start => form.start(tokens.tag(), tokens.scope()),
             Token::End => form.end(),
             Token::Text(text) => escape(&mut form.piece, &text, text_escape),
             Token::Instruction(instruction) if is_inside => form.instruction(&instruction),
@@ -55,7 +53,7 @@ struct Form<'f> {
 }
 
 /// A prefix, empty for the default namespace, with the namespace that it is bound to.
-type Binding = (Arc<str>, Namespace);
+type Binding<'t> = (&'t str, Namespace);
 
 impl Form<'_> {
     fn flush(&mut self, offset: u64) -> Result<(), Error> {
@@ -72,55 +70,25 @@ impl Form<'_> {
         Ok(())
     }
 
-    fn start(&mut self, tag: &StartTag, scope: &Scope) {
+    fn start(&mut self, tag: &StartTag<'_>, scope: &Scope) {
         let mut name = String::new();
-        push_name(&mut name, tag.prefix.as_deref(), &tag.name.local);
+        push_name(&mut name, tag.prefix, tag.local);
         self.piece.push('<');
         self.piece.push_str(&name);
         self.open.push(name);
-        for (prefix, namespace) in self.candidates(tag, scope) {
-            self.render(&prefix, &namespace);
+        let is_first = self.open.len() == 1;
+        for (prefix, namespace) in candidates(self.exclusive, is_first, tag, scope) {
+            self.render(prefix, &namespace);
         }
-        let mut attributes: Vec<&Attribute> = tag.attributes.iter().collect();
+        let mut attributes: Vec<&Attribute<'_>> = tag.attributes.iter().collect();
         // By namespace, then by local name; those in no namespace come first (RFC 3076, section 2.2).
-        attributes.sort_by(|one, other| one.name.cmp(&other.name));
+        attributes.sort_by_key(|it| (&*it.namespace, it.local));
         for attribute in attributes {
             self.piece.push(' ');
-            let prefix = attribute.prefix.as_deref();
-            push_name(&mut self.piece, prefix, &attribute.name.local);
+            push_name(&mut self.piece, attribute.prefix, attribute.local);
             self.push_value(&attribute.value);
         }
         self.piece.push('>');
-    }
-
-    /// The bindings that this element may have to render, by prefix: those its names use, and
-    /// inclusive ones that changed (RFC 3741, section 3). An inclusive binding can change only at the
-    /// first element and at declarations, so that no element is compared with the whole list.
-    fn candidates(&self, tag: &StartTag, scope: &Scope) -> Vec<Binding> {
-        let bound = |prefix: &str| scope.bound(prefix).map(|(_, namespace)| namespace.clone());
-        let own = tag.prefix.clone().unwrap_or_else(|| Arc::from(""));
-        let mut candidates = vec![(own, tag.name.namespace.clone())];
-        for attribute in &tag.attributes {
-            if let Some(prefix) = &attribute.prefix {
-                candidates.push((prefix.clone(), attribute.name.namespace.clone()));
-            }
-        }
-        let mut include = |prefix: &str| {
-            if let Some(namespace) = bound(prefix) {
-                candidates.push((Arc::from(prefix), namespace));
-            }
-        };
-        if self.open.len() == 1 {
-            self.exclusive.inclusive.iter().for_each(|it| include(it));
-        } else {
-            let declared = tag.declarations.iter().map(|(prefix, _)| prefix);
-            declared
-                .filter(|prefix| self.exclusive.includes(prefix))
-                .for_each(|prefix| include(prefix));
-        }
-        candidates.sort_by(|one, other| one.0.cmp(&other.0));
-        candidates.dedup_by(|one, other| one.0 == other.0);
-        candidates
     }
 
     /// Renders a binding unless the nearest element that rendered this prefix has the same.
@@ -173,8 +141,42 @@ impl Form<'_> {
     }
 }
 
-fn push_name(out: &mut String, prefix: Option<&str>, local: &str) {
-    if let Some(prefix) = prefix {
+/// The bindings that this element may have to render, by prefix: those its names use, and
+/// inclusive ones that changed (RFC 3741, section 3). An inclusive binding can change only at the
+/// first element and at declarations, so that no element is compared with the whole list.
+fn candidates<'t>(
+    exclusive: &'t Exclusive,
+    is_first: bool,
+    tag: &'t StartTag<'_>,
+    scope: &Scope,
+) -> Vec<Binding<'t>> {
+    let bound = |prefix: &str| scope.bound(prefix).map(|(_, namespace)| namespace.clone());
+    let mut candidates = vec![(tag.prefix, tag.namespace.clone())];
+    for attribute in &tag.attributes {
+        if !attribute.prefix.is_empty() {
+            candidates.push((attribute.prefix, attribute.namespace.clone()));
+        }
+    }
+    let mut include = |prefix: &'t str| {
+        if let Some(namespace) = bound(prefix) {
+            candidates.push((prefix, namespace));
+        }
+    };
+    if is_first {
+        exclusive.inclusive.iter().for_each(|it| include(it));
+    } else {
+        let declared = tag.declarations.iter().map(|(prefix, _)| *prefix);
+        declared
+            .filter(|prefix| exclusive.includes(prefix))
+            .for_each(include);
+    }
+    candidates.sort_by(|one, other| one.0.cmp(other.0));
+    candidates.dedup_by(|one, other| one.0 == other.0);
+    candidates
+}
+
+fn push_name(out: &mut String, prefix: &str, local: &str) {
+    if !prefix.is_empty() {
         out.push_str(prefix);
         out.push(':');
     }

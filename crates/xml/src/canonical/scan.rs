@@ -74,11 +74,13 @@ impl<'d> Scanner<'d> {
     pub fn next_step(&mut self) -> Result<Option<Step>, Error> {
         loop {
             match self.tokens.next()? {
-                Some(Token::Start(tag)) => {
-                    let attributes = tag.attributes.into_iter();
+                Some(Token::Start) => {
+                    let tag = self.tokens.tag();
+                    let attributes = tag.attributes.iter();
+                    let attributes = attributes.map(|it| (it.name(), it.value.to_string()));
                     return Ok(Some(Step::Start {
-                        name: tag.name,
-                        attributes: attributes.map(|it| (it.name, it.value)).collect(),
+                        name: tag.name(),
+                        attributes: attributes.collect(),
                     }));
                 }
                 Some(Token::End) => return Ok(Some(Step::End)),

@@ -9,6 +9,16 @@ pub(super) fn is_char(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | '\u{20}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
 }
 
+/// The offset of the first character that is not allowed.
+pub(super) fn forbidden_char(text: &str) -> Option<usize> {
+    // Without a branch for each byte, since nearly all documents have no such byte. U+FFFE and U+FFFF
+    // start with 0xef.
+    let is_suspect =
+        |byte: u8| byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r') || byte == 0xef;
+    let suspects = text.bytes().fold(false, |any, byte| any | is_suspect(byte));
+    suspects.then(|| text.find(|c| !is_char(c))).flatten()
+}
+
 /// `S` (XML 1.0, production 3).
 pub(super) fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r' | '\n')
@@ -33,6 +43,14 @@ fn is_name_char(c: char) -> bool {
 
 /// `NCName` (Namespaces in XML 1.0, production 4).
 pub(super) fn is_ncname(name: &str) -> bool {
+    if let [first, rest @ ..] = name.as_bytes()
+        && (first.is_ascii_alphabetic() || *first == b'_')
+        && rest
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
+    {
+        return true;
+    }
     let mut chars = name.chars();
     chars.next().is_some_and(is_name_start) && chars.all(is_name_char)
 }
@@ -98,7 +116,11 @@ pub(super) fn with_line_ends(text: Cow<'_, str>) -> Cow<'_, str> {
 }
 
 /// Normalises an attribute value of type CDATA (XML 1.0, section 3.3.3).
-fn attribute_value(raw: &str) -> Result<String, Reason> {
+fn attribute_value(raw: &str) -> Result<Cow<'_, str>, Reason> {
+    let is_plain = |byte: u8| !matches!(byte, b'<' | b'&' | b'\r' | b'\t' | b'\n');
+    if raw.bytes().all(is_plain) {
+        return Ok(Cow::Borrowed(raw));
+    }
     let mut value = String::with_capacity(raw.len());
     let mut rest = raw;
     while let Some(c) = rest.chars().next() {
@@ -120,7 +142,7 @@ fn attribute_value(raw: &str) -> Result<String, Reason> {
             other => value.push(other),
         }
     }
-    Ok(value)
+    Ok(Cow::Owned(value))
 }
 
 /// The attributes of a start tag, parsed from the text after its name.
@@ -134,7 +156,7 @@ impl<'a> Attributes<'a> {
     }
 
     /// Returns the next attribute: its qualified name and normalised value.
-    pub(super) fn next(&mut self) -> Result<Option<(&'a str, String)>, Reason> {
+    pub(super) fn next(&mut self) -> Result<Option<(&'a str, Cow<'a, str>)>, Reason> {
         let trimmed = self.rest.trim_start_matches(is_space);
         if trimmed.is_empty() {
             return Ok(None);

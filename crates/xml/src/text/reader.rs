@@ -3,14 +3,13 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use super::tokens::{StartTag, Token, Tokens};
+use super::tokens::{Token, Tokens};
 use crate::{Error, Event, EventSource, Limits, Value};
 
 /// Reads one document from a slice. Comments and processing instructions are skipped.
 ///
-/// quick-xml supplies the tokens. Names, namespaces, attributes and references are checked here,
-/// because a document that two readers interpret differently can bypass every check. After an
-/// error, every call returns the same error.
+/// After an error, every call returns the same error. [`Pull`](super::Pull) reads the same without
+/// copies of names.
 ///
 /// ```
 /// use chappe_xml::{Event, EventSource, Limits, Name, text::Reader};
@@ -49,18 +48,19 @@ impl<'i> Reader<'i> {
     }
 
     /// Queues the events of a start tag: start, declarations, attributes.
-    fn queue(&mut self, tag: StartTag) {
-        self.pending.push_back(Event::StartElement(tag.name));
-        for (prefix, namespace) in tag.declarations {
+    fn queue(&mut self) {
+        let tag = self.tokens.tag();
+        self.pending.push_back(Event::StartElement(tag.name()));
+        for (prefix, namespace) in &tag.declarations {
             self.pending.push_back(Event::Namespace {
-                prefix: Cow::Owned(prefix),
-                namespace: Cow::Owned(namespace),
+                prefix: Cow::Borrowed(prefix),
+                namespace: namespace.clone(),
             });
         }
-        for attribute in tag.attributes {
-            let value = Value::Text(Cow::Owned(attribute.value));
+        for attribute in &tag.attributes {
+            let value = Value::Text(attribute.value.clone());
             self.pending
-                .push_back(Event::Attribute(attribute.name, value));
+                .push_back(Event::Attribute(attribute.name(), value));
         }
     }
 
@@ -70,7 +70,7 @@ impl<'i> Reader<'i> {
                 return Ok(Some(event));
             }
             match self.tokens.next()? {
-                Some(Token::Start(tag)) => self.queue(tag),
+                Some(Token::Start) => self.queue(),
                 Some(Token::End) => return Ok(Some(Event::EndElement)),
                 Some(Token::Text(text)) => return Ok(Some(Event::Text(Value::Text(text)))),
                 Some(Token::Instruction(_)) => {}

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::{Name, Namespace, Reason};
+use crate::{Namespace, Reason};
 
 pub(crate) const XML: &str = "http://www.w3.org/XML/1998/namespace";
 pub(super) const XMLNS: &str = "http://www.w3.org/2000/xmlns/";
@@ -99,9 +99,11 @@ impl Scope {
         self.declared[start..].iter().map(|(_, prefix)| &**prefix)
     }
 
-    /// Removes the declarations of the element at `depth`.
-    pub(crate) fn leave(&mut self, depth: usize) {
+    /// Removes the declarations of the element at `depth`; returns whether it has some.
+    pub(crate) fn leave(&mut self, depth: usize) -> bool {
+        let before = self.declared.len();
         while self.unbind_last(depth).is_some() {}
+        self.declared.len() < before
     }
 
     /// Removes the last remaining declaration of the element at `depth`.
@@ -127,6 +129,14 @@ impl Scope {
         Some((prefix, namespace))
     }
 
+    /// The declarations that are visible, in the order of declaration.
+    pub(crate) fn visible(&self) -> impl Iterator<Item = (&Arc<str>, &Namespace)> {
+        self.declared.iter().filter_map(|(depth, prefix)| {
+            let (at, namespace) = self.bound(prefix)?;
+            (at == *depth).then_some((prefix, namespace))
+        })
+    }
+
     /// All bindings in scope. A default namespace that was unbound has an empty namespace.
     pub(crate) fn bindings(&self) -> impl Iterator<Item = (&Arc<str>, &Namespace)> {
         self.bindings
@@ -134,32 +144,14 @@ impl Scope {
             .filter_map(|(prefix, stack)| Some((prefix, &stack.last()?.1)))
     }
 
-    /// Resolves a qualified name, and shares its prefix. Attributes ignore the default namespace.
-    pub(super) fn resolve(
-        &self,
-        prefix: &str,
-        local: &str,
-        attribute: bool,
-    ) -> Result<(Option<Arc<str>>, Name), Reason> {
-        let name = |namespace: &Namespace| Name::inside(namespace, local);
-        if prefix.is_empty() {
-            let namespace = match self.bound(prefix) {
-                Some((_, namespace)) if !attribute => namespace,
-                _ => &Namespace::NONE,
-            };
-            return Ok((None, name(namespace)));
-        }
-        match self.binding(prefix) {
-            Some((prefix, namespace)) => Ok((Some(prefix.clone()), name(namespace))),
-            None if prefix == "xml" => {
-                Ok((Some(Arc::from(prefix)), name(&Namespace::constant(XML))))
-            }
+    /// The namespace of a prefix of a name. Attributes ignore the default namespace.
+    pub(super) fn resolve(&self, prefix: &str, attribute: bool) -> Result<Namespace, Reason> {
+        match self.bound(prefix) {
+            _ if prefix.is_empty() && attribute => Ok(Namespace::NONE),
+            Some((_, namespace)) => Ok(namespace.clone()),
+            None if prefix.is_empty() => Ok(Namespace::NONE),
+            None if prefix == "xml" => Ok(Namespace::constant(XML)),
             None => Err(Reason::UnboundPrefix(prefix.chars().take(64).collect())),
         }
-    }
-
-    fn binding(&self, prefix: &str) -> Option<(&Arc<str>, &Namespace)> {
-        let (prefix, stack) = self.bindings.get_key_value(prefix)?;
-        Some((prefix, &stack.last()?.1))
     }
 }

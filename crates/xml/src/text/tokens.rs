@@ -4,16 +4,13 @@
 //! module, so that a signature covers exactly what the reader of the message sees.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
-use quick_xml::Reader as QuickReader;
-use quick_xml::errors::{Error as QuickError, IllFormedError};
-use quick_xml::events::{BytesDecl, BytesStart, Event as QuickEvent};
-
-use super::chars::with_line_ends;
-use super::chars::{Attributes, is_char, is_ncname, is_space, referenced, split_qname};
+use super::chars::{
+    Attributes, forbidden_char, is_ncname, is_space, referenced, split_qname, with_line_ends,
+};
+use super::markup::{Piece, Pieces};
 use super::scope::Scope;
-use crate::{Error, Limits, Name, Reason};
+use crate::{Error, Limits, Name, Namespace, Reason};
 
 /// Maximum characters of the sender's text in an error.
 const SHOWN_MAX: usize = 256;
@@ -22,8 +19,8 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 /// One token of a document. Comments are skipped.
 #[derive(Debug)]
 pub(crate) enum Token<'i> {
-    /// A start tag. An empty-element tag is a start tag followed by an end.
-    Start(StartTag),
+    /// A start tag, see [`Tokens::tag`]. An empty-element tag is a start tag followed by an end.
+    Start,
     /// The end of the innermost open element.
     End,
     /// Character data with line ends normalised. Adjacent text may be split into several tokens.
@@ -32,44 +29,68 @@ pub(crate) enum Token<'i> {
     Instruction(Cow<'i, str>),
 }
 
-/// A start tag.
-#[derive(Debug)]
-pub(crate) struct StartTag {
-    /// The prefix of the name; `None` without one.
-    pub(crate) prefix: Option<Arc<str>>,
-    /// The name.
-    pub(crate) name: Name,
+/// A start tag. It borrows from the document, and its memory serves all tags of it.
+#[derive(Debug, Default)]
+pub(crate) struct StartTag<'i> {
+    /// The qualified name as written, if name and prefix mean the same in the next tag.
+    qname: Option<&'i str>,
+    /// The prefix of the name; empty without one.
+    pub(crate) prefix: &'i str,
+    /// The namespace.
+    pub(crate) namespace: Namespace,
+    /// The local part of the name.
+    pub(crate) local: &'i str,
     /// Prefixes, empty for the default namespace, and their namespaces.
-    pub(crate) declarations: Vec<(String, String)>,
+    pub(crate) declarations: Vec<(&'i str, Cow<'i, str>)>,
     /// The other attributes, in document order.
-    pub(crate) attributes: Vec<Attribute>,
+    pub(crate) attributes: Vec<Attribute<'i>>,
+}
+
+impl StartTag<'_> {
+    /// A copy of the name.
+    pub(crate) fn name(&self) -> Name {
+        Name::inside(&self.namespace, self.local)
+    }
 }
 
 /// An attribute that is not a namespace declaration.
 #[derive(Debug)]
-pub(crate) struct Attribute {
-    /// The prefix of the name; `None` without one.
-    pub(crate) prefix: Option<Arc<str>>,
-    /// The name.
-    pub(crate) name: Name,
+pub(crate) struct Attribute<'i> {
+    /// The prefix of the name; empty without one.
+    pub(crate) prefix: &'i str,
+    /// The namespace.
+    pub(crate) namespace: Namespace,
+    /// The local part of the name.
+    pub(crate) local: &'i str,
     /// The normalised value.
-    pub(crate) value: String,
+    pub(crate) value: Cow<'i, str>,
+}
+
+impl Attribute<'_> {
+    /// A copy of the name.
+    pub(crate) fn name(&self) -> Name {
+        Name::inside(&self.namespace, self.local)
+    }
 }
 
 /// Reads the tokens of one document, or of one element of a document.
 #[derive(Debug)]
 pub(crate) struct Tokens<'i> {
-    reader: QuickReader<&'i [u8]>,
+    pieces: Pieces<'i>,
     text: &'i str,
     limits: Limits,
     scope: Scope,
-    depth: usize,
+    /// The qualified names of the open elements, as written.
+    open: Vec<&'i str>,
+    tag: StartTag<'i>,
+    /// True if the last start tag is that of an empty element.
+    is_empty: bool,
     events: usize,
     started: bool,
     /// True once any token was read.
     begun: bool,
     /// Where the last token starts.
-    start: u64,
+    start: usize,
 }
 
 impl<'i> Tokens<'i> {
@@ -83,7 +104,7 @@ impl<'i> Tokens<'i> {
         }
         let text = std::str::from_utf8(document)
             .map_err(|error| Error::at(error.valid_up_to() as u64, Reason::Encoding))?;
-        if let Some(offset) = text.find(|c: char| !is_char(c)) {
+        if let Some(offset) = forbidden_char(text) {
             let reason = Reason::Malformed("the document contains a forbidden character".into());
             return Err(Error::at(offset as u64, reason));
         }
@@ -111,16 +132,14 @@ impl<'i> Tokens<'i> {
     }
 
     fn of_text(text: &'i str, limits: Limits) -> Self {
-        let mut reader = QuickReader::from_str(text);
-        let config = reader.config_mut();
-        config.expand_empty_elements = true;
-        config.check_comments = true;
         Self {
-            reader,
+            pieces: Pieces::new(text),
             text,
             limits,
             scope: Scope::default(),
-            depth: 0,
+            open: Vec::new(),
+            tag: StartTag::default(),
+            is_empty: false,
             events: 0,
             started: false,
             begun: false,
@@ -130,17 +149,22 @@ impl<'i> Tokens<'i> {
 
     /// The byte offset after the last token, not counting a byte order mark.
     pub(crate) fn offset(&self) -> u64 {
-        self.reader.buffer_position()
+        self.pieces.position() as u64
     }
 
     /// The byte offset at which the last token starts, not counting a byte order mark.
     pub(crate) fn start(&self) -> u64 {
-        self.start
+        self.start as u64
     }
 
     /// The number of open elements.
     pub(crate) fn depth(&self) -> usize {
-        self.depth
+        self.open.len()
+    }
+
+    /// The last start tag.
+    pub(crate) fn tag(&self) -> &StartTag<'i> {
+        &self.tag
     }
 
     /// The declarations in scope.
@@ -166,20 +190,62 @@ impl<'i> Tokens<'i> {
         Ok(())
     }
 
-    fn start_tag(&mut self, start: &BytesStart<'i>) -> Result<StartTag, Error> {
-        if self.depth == 0 && self.started {
+    fn start_tag(&mut self, qname: &'i str, attributes: &'i str) -> Result<(), Error> {
+        if self.open.is_empty() && self.started {
             return Err(self.fail(Reason::Malformed("a second root element".into())));
         }
         self.started = true;
-        self.depth += 1;
-        if self.depth > self.limits.depth {
+        self.open.push(qname);
+        if self.open.len() > self.limits.depth {
             return Err(limit(self.offset(), "depth", self.limits.depth));
         }
+        self.tag.declarations.clear();
+        self.tag.attributes.clear();
+        // Most tags have no attributes, and many the name of the tag before.
+        if attributes.is_empty() && self.tag.qname == Some(qname) {
+            return self.count(1);
+        }
+        let plain = self.declarations(attributes)?;
+        let (prefix, local) = self.qname(qname)?;
+        if self.tag.qname.is_none() || self.tag.prefix != prefix {
+            self.tag.namespace = self.namespace(prefix, false)?;
+        }
+        (self.tag.prefix, self.tag.local) = (prefix, local);
+        self.tag.qname = Some(qname);
+        for ((prefix, local), value) in plain {
+            let namespace = self.namespace(prefix, true)?;
+            // Namespaces of one document are interned, so equal ones have the same address.
+            let repeats =
+                self.tag.attributes.iter().any(|other| {
+                    other.local == local && other.namespace.is_interned_with(&namespace)
+                });
+            if repeats {
+                let name = Name::inside(&namespace, local);
+                return Err(self.fail(Reason::Malformed(format!("attribute {name} is repeated"))));
+            }
+            self.tag.attributes.push(Attribute {
+                prefix,
+                namespace,
+                local,
+                value,
+            });
+        }
+        self.count(1 + self.tag.declarations.len() + self.tag.attributes.len())
+    }
+
+    /// Reads the attributes of a tag: adds the declarations, and returns the others.
+    #[expect(
+        clippy::type_complexity,
+        reason = "a pair of pairs within this function's caller"
+    )]
+    fn declarations(
+        &mut self,
+        attributes: &'i str,
+    ) -> Result<Vec<((&'i str, &'i str), Cow<'i, str>)>, Error> {
         let mut plain = Vec::new();
-        let mut declarations = Vec::new();
-        let mut unread = Attributes::new(start.attributes_raw());
+        let mut unread = Attributes::new(attributes);
         while let Some((qname, value)) = unread.next().map_err(|reason| self.fail(reason))? {
-            if plain.len() + declarations.len() >= self.limits.attributes {
+            if plain.len() + self.tag.declarations.len() >= self.limits.attributes {
                 return Err(limit(self.offset(), "attributes", self.limits.attributes));
             }
             let prefix = match self.qname(qname)? {
@@ -191,33 +257,9 @@ impl<'i> Tokens<'i> {
                 }
             };
             self.declare(prefix, &value)?;
-            declarations.push((prefix.to_owned(), value));
+            self.tag.declarations.push((prefix, value));
         }
-        let (prefix, name) = self.name(self.qname(start.name().0)?, false)?;
-        let mut attributes: Vec<Attribute> = Vec::with_capacity(plain.len());
-        for (pair, value) in plain {
-            let (prefix, name) = self.name(pair, true)?;
-            // Namespaces of one document are interned, so equal ones have the same address.
-            let repeats = attributes.iter().any(|other| {
-                let other = &other.name;
-                other.local == name.local && other.namespace.is_interned_with(&name.namespace)
-            });
-            if repeats {
-                return Err(self.fail(Reason::Malformed(format!("attribute {name} is repeated"))));
-            }
-            attributes.push(Attribute {
-                prefix,
-                name,
-                value,
-            });
-        }
-        self.count(1 + declarations.len() + attributes.len())?;
-        Ok(StartTag {
-            prefix,
-            name,
-            declarations,
-            attributes,
-        })
+        Ok(plain)
     }
 
     fn declare(&mut self, prefix: &str, namespace: &str) -> Result<(), Error> {
@@ -227,8 +269,10 @@ impl<'i> Tokens<'i> {
         if self.scope.len() >= self.limits.namespaces {
             return Err(limit(self.offset(), "namespaces", self.limits.namespaces));
         }
+        // The prefix of the tag before may mean something else now.
+        self.tag.qname = None;
         self.scope
-            .declare(self.depth, prefix, namespace)
+            .declare(self.open.len(), prefix, namespace)
             .map_err(|reason| self.fail(reason))
     }
 
@@ -240,22 +284,18 @@ impl<'i> Tokens<'i> {
             .ok_or_else(|| self.fail(Reason::Malformed(format!("{qname:?} is not a valid name"))))
     }
 
-    fn name(
-        &self,
-        (prefix, local): (&str, &str),
-        attribute: bool,
-    ) -> Result<(Option<Arc<str>>, Name), Error> {
+    fn namespace(&self, prefix: &str, attribute: bool) -> Result<Namespace, Error> {
         if prefix == "xmlns" {
             return Err(self.fail(Reason::Malformed("an element has the prefix xmlns".into())));
         }
         self.scope
-            .resolve(prefix, local, attribute)
+            .resolve(prefix, attribute)
             .map_err(|reason| self.fail(reason))
     }
 
     /// Handles character data. Outside the root element only literal white space is allowed.
     fn text(&mut self, text: Cow<'i, str>, literal: bool) -> Result<Option<Token<'i>>, Error> {
-        if self.depth == 0 {
+        if self.open.is_empty() {
             if literal && text.chars().all(is_space) {
                 return Ok(None);
             }
@@ -265,42 +305,75 @@ impl<'i> Tokens<'i> {
         Ok(Some(Token::Text(text)))
     }
 
+    /// Ends the innermost open element.
+    fn end(&mut self) -> Token<'i> {
+        if self.scope.leave(self.open.len()) {
+            self.tag.qname = None;
+        }
+        self.open.pop();
+        Token::End
+    }
+
     /// The next token; `None` at the end of the document. After an error, nothing more is read.
     ///
     /// # Errors
     /// The document is malformed, truncated or beyond a limit.
     pub(crate) fn next(&mut self) -> Result<Option<Token<'i>>, Error> {
         loop {
-            self.start = self.reader.buffer_position();
-            let event = self
-                .reader
-                .read_event()
-                .map_err(|error| Error::at(self.reader.error_position(), reason_of(&error)))?;
+            self.start = self.pieces.position();
+            if std::mem::take(&mut self.is_empty) {
+                return Ok(Some(self.end()));
+            }
+            if let Some(open) = self.open.last()
+                && self.pieces.take_end(open)
+            {
+                return Ok(Some(self.end()));
+            }
+            let piece = self.pieces.next().map_err(|reason| self.fail(reason))?;
             let first = !std::mem::replace(&mut self.begun, true);
-            let (text, literal) = match event {
-                QuickEvent::Start(start) | QuickEvent::Empty(start) => {
-                    return self.start_tag(&start).map(Token::Start).map(Some);
+            let (text, literal) = match piece {
+                Piece::Start {
+                    name,
+                    attributes,
+                    is_empty,
+                } => {
+                    self.start_tag(name, attributes)?;
+                    self.is_empty = is_empty;
+                    return Ok(Some(Token::Start));
                 }
-                QuickEvent::End(_) => {
-                    self.scope.leave(self.depth);
-                    self.depth = self.depth.saturating_sub(1);
-                    return Ok(Some(Token::End));
+                Piece::End(name) if self.open.last() == Some(&name) => {
+                    return Ok(Some(self.end()));
                 }
-                QuickEvent::Text(text) => {
-                    let text = text.into_inner();
-                    if text.contains("]]>") {
-                        return Err(self.fail(Reason::Malformed("text contains ]]>".into())));
-                    }
-                    (with_line_ends(text), true)
+                Piece::End(name) => {
+                    let open = shortened(self.open.last().unwrap_or(&""));
+                    let what = match open.is_empty() {
+                        true => format!("</{}> ends no element", shortened(name)),
+                        false => format!("</{}> ends the element {open}", shortened(name)),
+                    };
+                    return Err(self.fail(Reason::Malformed(what)));
                 }
-                QuickEvent::CData(data) => (with_line_ends(data.into_inner()), false),
-                QuickEvent::GeneralRef(reference) => {
-                    let char = referenced(&reference).map_err(|reason| self.fail(reason))?;
+                Piece::Text {
+                    has_section_end: true,
+                    ..
+                } => return Err(self.fail(Reason::Malformed("text contains ]]>".into()))),
+                Piece::Text {
+                    text,
+                    has_return: false,
+                    ..
+                } => (Cow::Borrowed(text), true),
+                Piece::Text { text, .. } => (with_line_ends(text.into()), true),
+                Piece::Section(data) => (with_line_ends(data.into()), false),
+                Piece::Reference(reference) => {
+                    let char = referenced(reference).map_err(|reason| self.fail(reason))?;
                     (Cow::Owned(char.to_string()), false)
                 }
-                QuickEvent::Comment(_) => continue,
-                QuickEvent::PI(instruction) => {
-                    let target = instruction.target();
+                Piece::Comment => continue,
+                Piece::Instruction(instruction) => {
+                    let target = instruction.split(is_space).next().unwrap_or_default();
+                    if target == "xml" {
+                        self.declaration(instruction, first)?;
+                        continue;
+                    }
                     if !is_ncname(target) || target.eq_ignore_ascii_case("xml") {
                         let what = format!(
                             "{:?} is not a valid target of a processing instruction",
@@ -308,19 +381,13 @@ impl<'i> Tokens<'i> {
                         );
                         return Err(self.fail(Reason::Malformed(what)));
                     }
-                    return Ok(Some(Token::Instruction(with_line_ends(
-                        instruction.into_inner(),
-                    ))));
+                    return Ok(Some(Token::Instruction(with_line_ends(instruction.into()))));
                 }
-                QuickEvent::Decl(declaration) => {
-                    self.declaration(&declaration, first)?;
-                    continue;
-                }
-                QuickEvent::DocType(_) => return Err(self.fail(Reason::DocumentType)),
-                QuickEvent::Eof if self.depth > 0 || !self.started => {
+                Piece::DocumentType => return Err(self.fail(Reason::DocumentType)),
+                Piece::Nothing if !self.open.is_empty() || !self.started => {
                     return Err(self.fail(Reason::Truncated));
                 }
-                QuickEvent::Eof => return Ok(None),
+                Piece::Nothing => return Ok(None),
             };
             if let Some(token) = self.text(text, literal)? {
                 return Ok(Some(token));
@@ -329,7 +396,7 @@ impl<'i> Tokens<'i> {
     }
 
     /// Checks the XML declaration: it must come first and state version 1.0 and UTF-8.
-    fn declaration(&self, declaration: &BytesDecl<'_>, first: bool) -> Result<(), Error> {
+    fn declaration(&self, declaration: &str, first: bool) -> Result<(), Error> {
         let malformed = |what: &str| self.fail(Reason::Malformed(what.to_owned()));
         if !first {
             return Err(malformed(
@@ -368,18 +435,6 @@ impl<'i> Tokens<'i> {
             return Err(malformed("the XML declaration has no version"));
         }
         Ok(())
-    }
-}
-
-fn reason_of(error: &QuickError) -> Reason {
-    match error {
-        QuickError::Syntax(quick_xml::errors::SyntaxError::InvalidBangMarkup) => {
-            Reason::Malformed("unknown markup after <!".into())
-        }
-        QuickError::IllFormed(IllFormedError::MissingEndTag(_)) | QuickError::Syntax(_) => {
-            Reason::Truncated
-        }
-        other => Reason::Malformed(shortened(&other.to_string())),
     }
 }
 

@@ -88,6 +88,27 @@ impl Writer {
         }
     }
 
+    /// Starts the document with this text, such as an XML declaration.
+    #[must_use]
+    pub fn after(mut self, text: &str) -> Self {
+        self.out.push_str(text);
+        self
+    }
+
+    /// Writes a child of the open element as it is: a well-formed element that declares all namespaces
+    /// that it uses.
+    ///
+    /// # Errors
+    /// No element is open.
+    pub fn raw(&mut self, element: &str) -> Result<(), Error> {
+        self.close_start()?;
+        if self.open.is_empty() {
+            return Err(Error::misuse("text outside the root element"));
+        }
+        self.out.push_str(element);
+        Ok(())
+    }
+
     /// Returns the document.
     ///
     /// # Errors
@@ -315,17 +336,25 @@ fn writable(text: &str) -> Cow<'_, str> {
     Cow::Owned(replaced.collect())
 }
 
-/// Escapes markup and replaces characters that XML does not allow.
-fn escape(out: &mut String, text: &str, attribute: bool) {
+/// Appends a text, or the value of an attribute in double quotes: markup is escaped, and characters that
+/// XML does not allow are replaced with U+FFFD.
+pub fn escape(out: &mut String, text: &str, is_attribute: bool) {
+    // U+FFFE and U+FFFF start with 0xef.
+    let is_plain = |byte: u8| byte >= b' ' && !matches!(byte, b'<' | b'>' | b'&' | b'"' | 0xef);
+    let plain = text.bytes().fold(true, |all, byte| all & is_plain(byte));
+    if plain {
+        out.push_str(text);
+        return;
+    }
     let mut written = 0;
     for (at, c) in text.char_indices() {
         let instead = match c {
             '<' => "&lt;",
             '>' => "&gt;",
             '&' => "&amp;",
-            '"' if attribute => "&quot;",
-            '\t' if attribute => "&#9;",
-            '\n' if attribute => "&#10;",
+            '"' if is_attribute => "&quot;",
+            '\t' if is_attribute => "&#9;",
+            '\n' if is_attribute => "&#10;",
             '\r' => "&#13;",
             other if is_char(other) => continue,
             _ => "\u{fffd}",

@@ -90,7 +90,7 @@ pub(crate) fn thermometer(endpoint: &str, options: HostOptions) -> Builder {
             service().to_wsdl(),
         ))
         .operation(LIMIT, |invocation| async move {
-            let given = invocation.body.unwrap_or_default();
+            let given = invocation.element().unwrap_or_default();
             let answer = Element::new(name("LimitResponse"));
             Ok(Some(answer.with_children(given.elements().cloned())))
         })
