@@ -251,8 +251,8 @@ fn targets(measured: &[Measured], report: &mut Report) {
     }
 }
 
-/// The bytes of a call as EXI in those as text, heads of HTTP included, and on a slow network the time next to raw TCP with as many
-/// bytes.
+/// The bytes of a call as EXI in those as text, heads of HTTP included; on a slow network the time, next to raw TCP
+/// with as many bytes.
 fn exi_targets(measured: &[Measured], report: &mut Report) {
     let is_kept = |one: &&Measured| one.connection == Connection::Kept;
     for exi in measured.iter().filter(is_kept) {
