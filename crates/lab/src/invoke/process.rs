@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use bytes::Bytes;
 use chappe_device::client::{CallError, HostedService, Search};
 use chappe_device::{ClientOptions, Device, DeviceClient, Key, Message, Selection, Service};
-use chappe_identity::Contact;
+use chappe_identity::{AddressPolicy, Contact, Prefix};
 use chappe_transport::http::{
     Client, ClientLimits, HeaderMap, Method, Request, Response, Server, ServerLimits, StatusCode,
 };
@@ -248,6 +248,8 @@ impl Calls {
         let own = route_source(self.address).map_err(Error::io("finding the own address"))?;
         let options = ClientOptions {
             selection: Selection::Addresses(vec![own]),
+            // The device names its own address, whatever the relay's.
+            policy: AddressPolicy::default().allow(Prefix::new(self.address.ip(), 0)),
             http: ClientLimits {
                 exi,
                 ..self.limits()
@@ -289,8 +291,7 @@ impl Calls {
         let found = client.search_by_http(&contact, &Search::default()).await;
         let found = found.map_err(Error::failed(what))?;
         let missing = || Error::Failed("the device is not described".to_owned());
-        let mut found = found.into_iter().next().ok_or_else(missing)?;
-        found.xaddrs = vec![address];
+        let found = found.into_iter().next().ok_or_else(missing)?;
         let description = client.describe(&found).await;
         let description = description.map_err(Error::failed(what))?;
         let service = description.services.into_iter().next();
