@@ -16,6 +16,7 @@ mod envelope;
 mod error;
 mod fault;
 pub mod message;
+pub mod rust;
 pub mod schema;
 mod scope;
 pub mod security;

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use chappe_device::client::{Description, Found, Way};
+use chappe_dpws::discovery::MatchRule;
 use chappe_xml::Name;
 use serde_json::{Value, json};
 
@@ -17,6 +18,11 @@ pub(crate) fn run(flags: Find, json: bool) -> Outcome {
         let session = Session::start(&flags.network)?;
         let (types, local) = wanted_type(flags.device_type.as_deref())?;
         let scopes: Vec<String> = flags.scope.into_iter().collect();
+        if flags.match_by == MatchRule::None && !scopes.is_empty() {
+            return Err(
+                Failure::new("--match-by none finds devices without scopes").hint("remove --scope")
+            );
+        }
         let wanted = |found: &Found| {
             local
                 .as_ref()
@@ -25,7 +31,7 @@ pub(crate) fn run(flags: Find, json: bool) -> Outcome {
         let mut usable = 0;
         let mut attention = 0;
         let mut printed_reasons = HashSet::new();
-        let search = session.search(types, scopes, wanted, |answer| {
+        let search = session.search(types, (scopes, flags.match_by), wanted, |answer| {
             let device = Device::new(&answer);
             if device.reason.is_none() {
                 usable += 1
@@ -46,6 +52,7 @@ pub(crate) fn run(flags: Find, json: bool) -> Outcome {
         }
         let seen = usable + attention;
         print_drops(&session, &printed_reasons, json);
+        print_proxies(&session, json);
         if json {
             output::json(&json!({
                 "event": "summary", "seen": seen, "usable": usable, "attention": attention,
@@ -82,6 +89,26 @@ fn wanted_type(text: Option<&str>) -> Result<(Vec<Name>, Option<String>), Failur
             _ => Err(Failure::new(format!("--type {text:?} is not a type"))
                 .hint("write it as {namespace}local or as a local name")),
         },
+    }
+}
+
+/// Prints the discovery proxies in use.
+fn print_proxies(session: &Session, json: bool) {
+    for proxy in session.client.proxies() {
+        let state = match (proxy.answers, proxy.is_trusted) {
+            (true, true) => "asked instead of multicast",
+            (true, false) => "announced itself, asked in addition to multicast",
+            (false, true) => "does not answer: multicast was used",
+            (false, false) => "announced itself, does not answer",
+        };
+        if json {
+            output::json(&json!({
+                "event": "proxy", "address": proxy.contact.to_string(),
+                "trusted": proxy.is_trusted, "answers": proxy.answers,
+            }));
+        } else {
+            output::line(format_args!("proxy  {}: {state}", proxy.contact));
+        }
     }
 }
 
@@ -145,6 +172,9 @@ impl Device {
                 lines.push(format!("{}  {}", description.contact, offers(description)));
                 if found.way == Way::Kad {
                     lines.push("found in the distributed hash table".to_owned());
+                }
+                if found.way == Way::Proxy {
+                    lines.push("found at a discovery proxy".to_owned());
                 }
                 for note in &description.notes {
                     lines.push(format!("note: {} {}", note.reason, note.detail));

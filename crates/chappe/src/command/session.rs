@@ -7,16 +7,19 @@ use std::time::Duration;
 use chappe_device::client::{ClientOptions, ClientTree, Description, Found, Search, Seen, Way};
 use chappe_device::{DeviceClient, Error, Selection};
 use chappe_dpws::Dialect;
+use chappe_dpws::discovery::MatchRule;
 use chappe_soap::udp::DISCOVERY_PORT;
 use chappe_transport::Drops;
+use chappe_transport::http::Security;
 use chappe_transport::kad::{entrance, entrance_type};
+use chappe_transport::tls::Files;
 use chappe_xml::Name;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::overlay;
 use super::published::Published;
-use crate::cli::{Host, Network};
+use crate::cli::{DeviceTls, Host, Network};
 use crate::output::Failure;
 
 /// Pause before a silent device is asked again for its metadata.
@@ -51,8 +54,12 @@ impl Session {
             [] => Selection::All,
             names => Selection::Named(names.to_vec()),
         };
+        let (tls, plain) = security(&network.tls)?;
         let options = ClientOptions {
+            tls: Some(tls),
+            plain,
             selection,
+            proxies: network.proxies.clone(),
             probe_period: None,
             liveness_period: None,
             tree,
@@ -73,7 +80,7 @@ impl Session {
     pub(crate) async fn search(
         &self,
         types: Vec<Name>,
-        scopes: Vec<String>,
+        (scopes, match_by): (Vec<String>, MatchRule),
         wanted: impl Fn(&Found) -> bool,
         mut take: impl FnMut(Answer) -> bool,
     ) -> Result<Vec<String>, Failure> {
@@ -81,6 +88,7 @@ impl Session {
         let search = Search {
             types,
             scopes,
+            match_by,
             timeout: self.network.timeout,
         };
         let mut matched = self.search_by_http(&search).await;
@@ -182,7 +190,7 @@ impl Session {
         let mut others = Vec::new();
         let mut unread = None;
         let wanted = |found: &Found| !by_endpoint || found.endpoint == name;
-        self.search(Vec::new(), Vec::new(), wanted, |answer| {
+        self.search(Vec::new(), Default::default(), wanted, |answer| {
             match answer.description {
                 Ok(description) if by_endpoint || has_name(&description, name) => {
                     chosen = Some(Ok(description));
@@ -207,6 +215,26 @@ impl Session {
             None => Err(Failure::new(format!("no device {name:?} found"))
                 .hint(format!("devices: {}", others.join(", ")))),
         }
+    }
+
+    /// The device with this endpoint or name, as discovery found it. By its endpoint it is found even if it cannot
+    /// be described.
+    pub(crate) async fn found(&self, name: &str) -> Result<Found, Failure> {
+        let by_endpoint = name.contains(':') && !name.contains(' ');
+        let mut chosen = None;
+        let wanted = |found: &Found| !by_endpoint || found.endpoint == name;
+        self.search(Vec::new(), Default::default(), wanted, |answer| {
+            let named = |description: &Box<Description>| has_name(description, name);
+            if by_endpoint || answer.description.as_ref().is_ok_and(named) {
+                chosen = Some(answer.found);
+            }
+            chosen.is_none()
+        })
+        .await?;
+        chosen.ok_or_else(|| {
+            let failure = Failure::new(format!("no device {name:?} found"));
+            failure.hint("find out why: chappe doctor")
+        })
     }
 
     /// Ends subscriptions and sockets.
@@ -238,6 +266,26 @@ async fn describe(client: &DeviceClient, mut found: Found, until: Instant) -> An
     }
 }
 
+/// TLS as the flags say, and whether devices without it are used: only if nobody is trusted. Then the certificate of
+/// a device with TLS is shown, for a comparison.
+pub(crate) fn security(flags: &DeviceTls) -> Result<(Security, bool), Failure> {
+    let files = Files {
+        certificate: flags.certificate.clone(),
+        key: flags.key.clone(),
+        authorities: flags.authorities.clone(),
+        fingerprints: flags.fingerprints.clone(),
+        usages: flags.usages.clone(),
+        any_name: flags.any_name,
+    };
+    let mutual = files.load("chappe", "urn:chappe:client").map_err(|error| {
+        let hint = error.hint();
+        Failure::from(error).hint_if(hint)
+    })?;
+    let security = mutual.security();
+    let plain = !security.trusts();
+    Ok((security, plain))
+}
+
 fn has_name(description: &Description, name: &str) -> bool {
     let names = description.device.friendly_name.iter();
     names
@@ -246,7 +294,7 @@ fn has_name(description: &Description, name: &str) -> bool {
 }
 
 /// A device known only by its transport address.
-fn at(url: &str) -> Result<Found, Failure> {
+pub(crate) fn at(url: &str) -> Result<Found, Failure> {
     let contact = chappe_identity::Contact::parse(url, 0)
         .map_err(|refusal| Failure::new(format!("{url}: {refusal}")))?;
     Ok(Found {

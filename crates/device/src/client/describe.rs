@@ -3,19 +3,21 @@
 //! Source: DPWS 1.1, sections 4 and 5. The policy checks every address before it is contacted, against
 //! the host that named it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::collections::VecDeque;
+use std::net::IpAddr;
 
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::client::Command;
 use chappe_dpws::metadata::{
     Deviation, GetMetadata, Hosted, Metadata, WsdlSection, get_metadata, transfer_get,
 };
-use chappe_identity::{CertificateName, Contact, Refusal};
-use chappe_soap::{EndpointReference, Envelope};
+use chappe_identity::{CertificateName, Contact, Refusal, Scheme};
+use chappe_soap::{EndpointReference, Envelope, wsdl};
 use chappe_transport::Hop;
 use tokio::time::timeout;
 
 use super::documents::{Documents, Kind, NOTES_MAX};
+use super::secured::Announcer;
 use super::{Description, DeviceClient, Found, HostedService, Note, Shared};
 use crate::Error;
 
@@ -25,6 +27,9 @@ const XADDRS_MAX: usize = 16;
 const SERVICES_MAX: usize = 64;
 /// The largest number of documents of one service that are fetched.
 const DOCUMENTS_MAX: usize = 32;
+/// The largest number of metadata references of one service that are followed, each once. Default 8: one
+/// is what the specification needs, and a reference may lead to another.
+const REFERENCES_MAX: usize = 8;
 /// The operation that may be sent to all known devices at the same time.
 pub(super) const GET: &str = "Get";
 /// The largest answer to it. Default 256 KiB: the metadata of 64 services take 40.
@@ -83,7 +88,7 @@ struct GetAnswer {
 async fn ask_addresses(shared: &Shared, found: &Found) -> Result<GetAnswer, Error> {
     let mut notes = Vec::new();
     let mut failure = None;
-    for contact in contacts(shared, found, &mut notes)? {
+    for contact in contacts(shared, found, &mut notes).await? {
         match get(shared, found, &contact, &mut notes).await {
             Ok((metadata, dialect, signer)) => {
                 return Ok(GetAnswer {
@@ -126,14 +131,18 @@ async fn describe_services(
     let relationship = metadata.relationship.unwrap_or_default();
     let mut reader = Reader {
         shared,
-        device: contact.address,
+        device: Announcer {
+            from: contact.address,
+            endpoint: &found.endpoint,
+            is_secured: contact.scheme == Scheme::Https,
+        },
         notes,
         bytes_left: shared.options.description_bytes,
         signer: signer.clone(),
     };
     let mut services = Vec::new();
     for hosted in relationship.hosted.iter().take(SERVICES_MAX) {
-        if let Some((endpoint, contact)) = reader.reachable(hosted) {
+        if let Some((endpoint, contact)) = reader.reachable(hosted).await {
             let service = reader.service(hosted, endpoint, contact, dialect).await?;
             services.push(service);
         }
@@ -160,12 +169,22 @@ async fn describe_services(
     })
 }
 
-/// The addresses that may be contacted, nearest to the sender first.
-fn contacts(shared: &Shared, found: &Found, notes: &mut Vec<Note>) -> Result<Vec<Contact>, Error> {
+/// The addresses that may be contacted, nearest to the sender first. Those without TLS are left out if others are
+/// there and any certificate is trusted.
+async fn contacts(
+    shared: &Shared,
+    found: &Found,
+    notes: &mut Vec<Note>,
+) -> Result<Vec<Contact>, Error> {
+    let announcer = Announcer {
+        from: found.from,
+        endpoint: &found.endpoint,
+        is_secured: false,
+    };
     let mut allowed = Vec::new();
     let mut refused: Option<(String, Refusal)> = None;
     for xaddr in found.xaddrs.iter().take(XADDRS_MAX) {
-        match shared.options.policy.check(xaddr, found.from) {
+        match shared.contact(xaddr, announcer).await {
             Ok(contact) => allowed.push(contact),
             Err(refusal) => {
                 notes.push(Note {
@@ -176,6 +195,10 @@ fn contacts(shared: &Shared, found: &Found, notes: &mut Vec<Note>) -> Result<Vec
                 refused.get_or_insert((xaddr.clone(), refusal));
             }
         }
+    }
+    let is_secured = |contact: &Contact| contact.scheme == Scheme::Https;
+    if shared.options.trusts() && allowed.iter().any(is_secured) {
+        allowed.retain(is_secured);
     }
     let sender = found.from.ip();
     allowed.sort_by_key(|contact| distance(contact.address.ip(), sender));
@@ -277,8 +300,8 @@ pub(super) async fn request_metadata(
 /// Reads services and their documents, within the limits.
 struct Reader<'a> {
     shared: &'a Shared,
-    /// The device itself: the addresses that it names are checked against this one.
-    device: SocketAddr,
+    /// The device itself: the addresses that it names are checked against its own.
+    device: Announcer<'a>,
     notes: Vec<Note>,
     bytes_left: usize,
     signer: Option<CertificateName>,
@@ -294,14 +317,9 @@ impl Reader<'_> {
     }
 
     /// The first endpoint of a service that may be contacted.
-    fn reachable(&mut self, hosted: &Hosted) -> Option<(EndpointReference, Contact)> {
+    async fn reachable(&mut self, hosted: &Hosted) -> Option<(EndpointReference, Contact)> {
         for endpoint in &hosted.endpoints {
-            match self
-                .shared
-                .options
-                .policy
-                .check(&endpoint.address, self.device)
-            {
+            match self.shared.contact(&endpoint.address, self.device).await {
                 Ok(contact) => return Some((endpoint.clone(), contact)),
                 Err(refusal) => {
                     let detail = format!("{}: {refusal}", hosted.service_id);
@@ -348,10 +366,9 @@ impl Reader<'_> {
                 ..
             }) => {
                 self.notes.extend(deviations.iter().map(deviation_note));
-                let base = contact.to_string();
-                for section in metadata.wsdl {
-                    documents = self.section(hosted, documents, &base, section).await?;
-                }
+                documents = self
+                    .sections(hosted, documents, &contact, metadata.wsdl, dialect)
+                    .await?;
                 documents = self.imports(hosted, documents).await?;
             }
             Err(error) => {
@@ -384,31 +401,92 @@ impl Reader<'_> {
         Ok(service)
     }
 
-    async fn section(
+    /// Reads sections with WSDL, and those to which references lead.
+    async fn sections(
         &mut self,
         hosted: &Hosted,
         mut documents: Documents,
-        base: &str,
-        section: WsdlSection,
+        contact: &Contact,
+        sections: Vec<WsdlSection>,
+        dialect: Dialect,
     ) -> Result<Documents, Error> {
-        match section {
-            WsdlSection::Inline(element) => {
-                let location = base.to_owned();
-                let parsed = self.shared.http.parsers().run(move || {
-                    documents.inline(&location, &element);
-                    documents
-                });
-                Ok(parsed.await?)
-            }
-            WsdlSection::Location(location) => {
-                self.fetch(Kind::Wsdl, documents, base, &location).await
-            }
-            WsdlSection::Reference(reference) => {
-                let detail = format!("{} at {}", hosted.service_id, reference.address);
-                documents.note("WSDL by reference is not read", detail, None);
-                Ok(documents)
+        // Each section with the location to which it is relative.
+        let mut open = VecDeque::new();
+        let add = |open: &mut VecDeque<_>, base: &Contact, sections: Vec<WsdlSection>| {
+            open.extend(
+                sections
+                    .into_iter()
+                    .map(|section| (base.to_string(), section)),
+            );
+        };
+        add(&mut open, contact, sections);
+        let mut references = Vec::new();
+        while let Some((base, section)) = open.pop_front() {
+            match section {
+                WsdlSection::Inline(element) => {
+                    let parsed = self.shared.http.parsers().run(move || {
+                        documents.inline(&base, &element);
+                        documents
+                    });
+                    documents = parsed.await?;
+                }
+                WsdlSection::Location(location) => {
+                    documents = self.fetch(Kind::Wsdl, documents, &base, &location).await?;
+                }
+                WsdlSection::Reference(reference) if references.contains(&reference) => {}
+                WsdlSection::Reference(_) if references.len() == REFERENCES_MAX => {
+                    let detail = format!("{} has more than {REFERENCES_MAX}", hosted.service_id);
+                    documents.note("too many metadata references", detail, None);
+                }
+                WsdlSection::Reference(reference) => {
+                    match self.referenced(&reference, dialect).await {
+                        Ok((contact, sections)) => add(&mut open, &contact, sections),
+                        Err(error) => {
+                            let detail =
+                                format!("{} at {}: {error}", hosted.service_id, reference.address);
+                            let hint = error.hint();
+                            documents.note("metadata reference not read", detail, hint.as_deref());
+                            documents.unread_if_wsdl(Kind::Wsdl);
+                        }
+                    }
+                    references.push(reference);
+                }
             }
         }
+        Ok(documents)
+    }
+
+    /// The metadata to which a reference leads, by Get (WS-MetadataExchange 2004/09, MetadataReference):
+    /// a WSDL, or metadata with sections.
+    async fn referenced(
+        &self,
+        reference: &EndpointReference,
+        dialect: Dialect,
+    ) -> Result<(Contact, Vec<WsdlSection>), Error> {
+        let address = &reference.address;
+        let checked = self.shared.contact(address, self.device).await;
+        let contact = checked.map_err(|refusal| Error::Refused {
+            address: address.to_string(),
+            refusal,
+        })?;
+        let request = transfer_get(dialect.addressing(), reference, self.shared.message_id());
+        let signer = self.signer.as_ref();
+        let http = &self.shared.http;
+        let answer = self.shared.ask(http, &contact, &request, signer).await?;
+        let envelope = answer.envelope;
+        let reading = http.parsers().run(move || {
+            let body = envelope.and_then(|envelope| envelope.body.into_iter().next())?;
+            if body.name.is(wsdl::NAMESPACE, "definitions") {
+                return Some(vec![WsdlSection::Inline(body)]);
+            }
+            let (metadata, ..) = Metadata::from_element(&body)?;
+            Some(metadata.wsdl)
+        });
+        let read = reading.await?.ok_or_else(|| Error::Answer {
+            operation: GET,
+            what: "it has neither a WSDL nor mex:Metadata".to_owned(),
+        });
+        Ok((contact, read?))
     }
 
     /// Fetches the imports of WSDL and schemas, each location once.
@@ -444,7 +522,7 @@ impl Reader<'_> {
     ) -> Result<Documents, Error> {
         let location = join(base, location);
         let reason = "document not read";
-        let contact = match self.shared.options.policy.check(&location, self.device) {
+        let contact = match self.shared.contact(&location, self.device).await {
             Ok(contact) => contact,
             Err(refusal) => {
                 let hint = refusal.hint();

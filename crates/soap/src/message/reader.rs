@@ -3,9 +3,9 @@
 use std::fmt;
 use std::fmt::Write as _;
 
-use chappe_xml::{Event, EventSource, Limits, Name, Namespace, Reason};
+use chappe_xml::{Event, EventSource, Limits, Name, Namespace, Reason, Value};
 
-use super::{Field, Message};
+use super::{AttributeField, Choice, Field, Message, Text};
 use crate::schema::LexicalError;
 
 /// Bytes charged for each element, as for one in a tree.
@@ -20,7 +20,20 @@ pub struct Reader<'s> {
     bound: usize,
     /// The text of the last value; its buffer serves all.
     text: String,
+    /// The value of the last attribute; its buffer serves all.
+    attribute: String,
     ignores_unknown: bool,
+}
+
+/// The next part of an element, see [`Reader::part`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The attribute of this position.
+    Attribute(usize),
+    /// The start of the child of this position in this list of names.
+    Child(usize, usize),
+    /// The end of the element.
+    End,
 }
 
 /// An element is not a message of the expected type.
@@ -112,6 +125,26 @@ fn truncated() -> ReadError {
     chappe_xml::Error { offset: 0, reason }.into()
 }
 
+/// Appends a value, and charges its bytes.
+fn append(
+    text: &mut String,
+    value: &Value<'_>,
+    left: &mut usize,
+    bound: usize,
+) -> Result<(), ReadError> {
+    let before = text.len();
+    // Writing to a string cannot fail.
+    let _ = write!(text, "{value}");
+    let rest = left.checked_sub(text.len() - before);
+    *left = rest.ok_or_else(|| exceeded(bound))?;
+    Ok(())
+}
+
+/// The elements of a choice, for errors.
+fn alternatives<T: Field<Item: Choice>>() -> String {
+    T::Item::NAMES.join("|")
+}
+
 impl<'s> Reader<'s> {
     /// Creates a reader. The source limits the depth and the number of elements, the reader their
     /// memory.
@@ -123,6 +156,7 @@ impl<'s> Reader<'s> {
             left: limits.expanded_bytes,
             bound: limits.expanded_bytes,
             text: String::new(),
+            attribute: String::new(),
             ignores_unknown: false,
         }
     }
@@ -161,30 +195,83 @@ impl<'s> Reader<'s> {
     /// # Errors
     /// The child is none of `names`, there is text, or the source fails.
     pub fn child(&mut self, names: &[&str]) -> Result<Option<usize>, ReadError> {
+        Ok(match self.part(&[], &[names], false)? {
+            Part::Child(_, position) => Some(position),
+            Part::Attribute(_) | Part::End => None,
+        })
+    }
+
+    /// Reads the next attribute or the start of the next child, if its name is among those given.
+    /// With `has_text` the element has text and no children; [`Reader::content`] is its value at the
+    /// end.
+    ///
+    /// # Errors
+    /// The child is none of `children`, there is text where none is expected, or the source fails.
+    pub fn part(
+        &mut self,
+        attributes: &[&str],
+        children: &[&[&str]],
+        has_text: bool,
+    ) -> Result<Part, ReadError> {
+        if has_text {
+            // All text is read by the call that finds the end.
+            self.text.clear();
+        }
         loop {
             match self.source.next_event()?.ok_or_else(truncated)? {
+                Event::StartElement(_) if has_text => return Err(ReadReason::NotSimple.into()),
                 Event::StartElement(found) => {
                     let bound = self.bound;
                     self.left = self
                         .left
                         .checked_sub(ELEMENT_BYTES)
                         .ok_or_else(|| exceeded(bound))?;
-                    let mut names = names.iter();
-                    let position = names.position(|name| found.local == *name);
-                    let position = position.filter(|_| found.namespace == self.namespace);
-                    match position {
-                        Some(position) => return Ok(Some(position)),
+                    let found_in = |names: &&[&str]| {
+                        let mut names = names.iter();
+                        names.position(|name| found.local == *name)
+                    };
+                    let mut lists = children.iter().enumerate();
+                    let position = lists.find_map(|(list, names)| Some((list, found_in(names)?)));
+                    match position.filter(|_| found.namespace == self.namespace) {
+                        Some((list, position)) => return Ok(Part::Child(list, position)),
                         None if self.ignores_unknown => self.skip()?,
                         None => return Err(ReadReason::Unknown(found).into()),
                     }
                 }
-                Event::EndElement => return Ok(None),
+                Event::EndElement => return Ok(Part::End),
+                Event::Text(value) if has_text => {
+                    let text = &mut self.text;
+                    append(text, &value, &mut self.left, self.bound)?;
+                }
                 Event::Text(text) if !text.lexical().trim().is_empty() => {
                     return Err(ReadReason::Mixed.into());
+                }
+                Event::Attribute(found, value) if found.namespace.is_empty() => {
+                    let position = attributes.iter().position(|name| found.local == *name);
+                    if let Some(position) = position {
+                        self.attribute.clear();
+                        append(&mut self.attribute, &value, &mut self.left, self.bound)?;
+                        return Ok(Part::Attribute(position));
+                    }
                 }
                 Event::Text(_) | Event::Attribute(..) | Event::Namespace { .. } => {}
             }
         }
+    }
+
+    /// Reads with another namespace of the elements.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn within<T>(
+        &mut self,
+        namespace: &'static str,
+        read: impl FnOnce(&mut Self) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        let outer = std::mem::replace(&mut self.namespace, Namespace::constant(namespace));
+        let read = read(self);
+        self.namespace = outer;
+        read
     }
 
     /// Reads the rest of the element whose start was read.
@@ -216,6 +303,87 @@ impl<'s> Reader<'s> {
         read.map_err(|error| error.inside(name))
     }
 
+    /// Reads the content of the child whose start was read.
+    ///
+    /// # Errors
+    /// The content is not of this type.
+    pub fn element<T: Message>(&mut self, name: &'static str) -> Result<T, ReadError> {
+        T::read(self).map_err(|error| error.inside(name))
+    }
+
+    /// Reads the child whose start was read into the field of its choice.
+    ///
+    /// # Errors
+    /// There is one already, or its content is not of this type.
+    pub fn choice<T: Field<Item: Choice>>(
+        &mut self,
+        position: usize,
+        slot: &mut T::Slot,
+    ) -> Result<(), ReadError> {
+        let item = T::Item::read_alternative(position, self)?;
+        let repeated = || ReadError::from(ReadReason::Repeated);
+        match T::add(slot, item) {
+            true => Ok(()),
+            false => Err(repeated().inside(&alternatives::<T>())),
+        }
+    }
+
+    /// Reads the open element, whose content is one of a choice of elements.
+    ///
+    /// # Errors
+    /// It has none or several of them, or the content is not of its type.
+    pub fn only_choice<T: Choice>(&mut self) -> Result<T, ReadError> {
+        let mut slot = None;
+        while let Some(position) = self.child(T::NAMES)? {
+            self.choice::<T>(position, &mut slot)?;
+        }
+        Self::finish_choice::<T>(slot)
+    }
+
+    /// The value of a field that is a choice.
+    ///
+    /// # Errors
+    /// A required element is missing.
+    pub fn finish_choice<T: Field<Item: Choice>>(slot: T::Slot) -> Result<T, ReadError> {
+        let missing = || ReadError::from(ReadReason::Missing).inside(&alternatives::<T>());
+        T::finish(slot).ok_or_else(missing)
+    }
+
+    /// Parses the attribute that was read into its field.
+    ///
+    /// # Errors
+    /// The text is not a value of the type.
+    pub fn attribute<T: AttributeField>(
+        &self,
+        name: &'static str,
+        slot: &mut Option<T::Value>,
+    ) -> Result<(), ReadError> {
+        let parsed = T::Value::from_text(&self.attribute);
+        let wrong = |error| ReadError::from(ReadReason::Value(error)).inside(&format!("@{name}"));
+        *slot = Some(parsed.map_err(wrong)?);
+        Ok(())
+    }
+
+    /// The value of an attribute's field.
+    ///
+    /// # Errors
+    /// A required attribute is missing.
+    pub fn finish_attribute<T: AttributeField>(
+        name: &'static str,
+        slot: Option<T::Value>,
+    ) -> Result<T, ReadError> {
+        let missing = || ReadError::from(ReadReason::Missing).inside(&format!("@{name}"));
+        T::from_value(slot).ok_or_else(missing)
+    }
+
+    /// The value of an element with text and attributes, after [`Part::End`].
+    ///
+    /// # Errors
+    /// The text is not a value of the type.
+    pub fn content<T: Text>(&self) -> Result<T, ReadError> {
+        T::from_text(&self.text).map_err(|error| ReadReason::Value(error).into())
+    }
+
     /// The value of a field.
     ///
     /// # Errors
@@ -234,14 +402,8 @@ impl<'s> Reader<'s> {
         loop {
             match self.source.next_event()?.ok_or_else(truncated)? {
                 Event::Text(value) => {
-                    let before = self.text.len();
-                    // Writing to a string cannot fail.
-                    let _ = write!(self.text, "{value}");
-                    let (bound, added) = (self.bound, self.text.len() - before);
-                    self.left = self
-                        .left
-                        .checked_sub(added)
-                        .ok_or_else(|| exceeded(bound))?;
+                    let text = &mut self.text;
+                    append(text, &value, &mut self.left, self.bound)?;
                 }
                 Event::EndElement => return Ok(&self.text),
                 Event::StartElement(_) => return Err(ReadReason::NotSimple.into()),
@@ -260,17 +422,5 @@ impl<'s> Reader<'s> {
     ) -> Result<T, ReadError> {
         let parsed = parse(self.text()?);
         parsed.map_err(|error| ReadReason::Value(error).into())
-    }
-
-    /// Reads the value of the open element as one of these; returns its position.
-    ///
-    /// # Errors
-    /// As [`Reader::text`], or the text is none of them.
-    pub fn variant(&mut self, names: &[&str]) -> Result<usize, ReadError> {
-        self.value(|text| {
-            let trimmed = text.trim();
-            let position = names.iter().position(|name| *name == trimmed);
-            position.ok_or_else(|| super::lexical("value of its enumeration", text))
-        })
     }
 }

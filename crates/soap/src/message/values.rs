@@ -1,5 +1,6 @@
 //! Values of built-in types.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -26,6 +27,32 @@ pub trait Simple: Sized {
     /// # Errors
     /// The text is not a value of the type.
     fn parse(text: &str) -> Result<Self, LexicalError>;
+}
+
+/// A value as text, in an attribute or beside attributes. Enums without fields are values, too.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no single value",
+    note = "an attribute or text is a built-in type, `Samples` or an enum without fields"
+)]
+pub trait Text: Message {
+    /// The text.
+    fn to_text(&self) -> Cow<'_, str>;
+
+    /// Parses the text.
+    ///
+    /// # Errors
+    /// The text is not a value of the type.
+    fn from_text(text: &str) -> Result<Self, LexicalError>;
+}
+
+impl<T: Simple + Message> Text for T {
+    fn to_text(&self) -> Cow<'_, str> {
+        self.to_value().into_lexical()
+    }
+
+    fn from_text(text: &str) -> Result<Self, LexicalError> {
+        Self::parse(text)
+    }
 }
 
 /// A type that `#[unit(…)]` may describe: numbers, lists of samples, and both optional or repeated.
@@ -65,20 +92,43 @@ impl<T: Simple + Quantity> Message for Samples<T> {
     }
 
     fn write(&self, writer: &mut Writer<'_>) -> Result<(), WriteError> {
+        writer.text(&self.to_text())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, ReadError> {
+        reader.value(Self::from_text)
+    }
+}
+
+impl<T: Simple + Quantity> Text for Samples<T> {
+    fn to_text(&self) -> Cow<'_, str> {
         let mut text = String::new();
         for (index, sample) in self.0.iter().enumerate() {
             let separator = if index > 0 { " " } else { "" };
             // Writing to a string cannot fail.
             let _ = write!(text, "{separator}{}", sample.to_value());
         }
-        writer.value(Value::Text(text.into()))
+        text.into()
+    }
+
+    fn from_text(text: &str) -> Result<Self, LexicalError> {
+        let samples = text.split_ascii_whitespace().map(T::parse);
+        samples.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// A message that contains itself needs a box.
+impl<T: Message> Message for Box<T> {
+    fn declare(types: &mut Types) -> Name {
+        T::declare(types)
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) -> Result<(), WriteError> {
+        T::write(self, writer)
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, ReadError> {
-        reader.value(|text| {
-            let samples = text.split_ascii_whitespace().map(T::parse);
-            samples.collect::<Result<_, _>>().map(Self)
-        })
+        T::read(reader).map(Self::new)
     }
 }
 

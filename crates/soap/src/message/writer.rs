@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use chappe_xml::{Error, Event, EventSink, Name, Namespace, Value};
 
-use super::{Field, Message};
+use super::{AttributeField, Choice, Field, Message, Text};
 
 /// The prefix of a message's namespace.
 const PREFIX: &str = "m";
@@ -45,7 +45,48 @@ impl<'s> Writer<'s> {
     /// # Errors
     /// Those of the sink.
     pub fn field<T: Field>(&mut self, name: &'static str, field: &T) -> Result<(), Error> {
-        field.write(name, self)
+        let mut items = field.items();
+        items.try_for_each(|item| self.element(name, item))
+    }
+
+    /// Writes a field whose elements are a choice.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn choice<T: Field<Item: Choice>>(&mut self, field: &T) -> Result<(), Error> {
+        let mut items = field.items();
+        items.try_for_each(|item| item.write_alternative(self))
+    }
+
+    /// Writes an attribute of the open element, before its content.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn attribute<T: AttributeField>(
+        &mut self,
+        name: &'static str,
+        field: &T,
+    ) -> Result<(), Error> {
+        let Some(value) = field.value() else {
+            return Ok(());
+        };
+        let value = Value::Text(value.to_text());
+        self.sink.event(Event::Attribute(Name::local(name), value))
+    }
+
+    /// Writes with another namespace of the elements.
+    ///
+    /// # Errors
+    /// Those of `write`.
+    pub fn within(
+        &mut self,
+        namespace: &'static str,
+        write: impl FnOnce(&mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let outer = std::mem::replace(&mut self.namespace, Namespace::constant(namespace));
+        let written = write(self);
+        self.namespace = outer;
+        written
     }
 
     /// Writes a child of the open element.

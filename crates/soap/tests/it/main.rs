@@ -2,6 +2,7 @@
 
 mod envelope;
 mod message;
+mod rust;
 mod schema;
 mod security;
 mod wsdl;

@@ -6,28 +6,8 @@ use std::time::Duration;
 use chappe_identity::Quota;
 use chappe_xml::{Name, Str};
 
-use super::super::{DropReason, Interface, Retransmission, Target};
+use super::super::{DropReason, Interface, MatchRule, Retransmission, Target};
 use crate::Dialect;
-
-/// Decides which transport addresses given by an unauthenticated sender may be contacted.
-///
-/// Implemented by every `Fn(&str, SocketAddr) -> Result<(), String>`.
-pub trait XaddrPolicy: Send + Sync {
-    /// Checks the transport address `xaddr` given in a message from `source`.
-    ///
-    /// # Errors
-    /// The reason why the address must not be contacted.
-    fn check(&self, xaddr: &str, source: SocketAddr) -> Result<(), String>;
-}
-
-impl<F> XaddrPolicy for F
-where
-    F: Fn(&str, SocketAddr) -> Result<(), String> + Send + Sync,
-{
-    fn check(&self, xaddr: &str, source: SocketAddr) -> Result<(), String> {
-        self(xaddr, source)
-    }
-}
 
 /// Configuration and limits of a client.
 #[derive(Debug, Clone)]
@@ -125,8 +105,10 @@ pub enum Command {
         /// Types that a match must implement; empty matches everything. Names of DPWS are
         /// translated into the dialect of each message.
         types: Vec<Name>,
-        /// Each must match one of the target's scopes, by the default rule.
+        /// Each must match one of the target's scopes.
         scopes: Vec<Str>,
+        /// The rule by which scopes match. A dialect without it is not asked.
+        match_by: MatchRule,
         /// Time for which answers are accepted.
         timeout: Duration,
     },
@@ -140,6 +122,8 @@ pub enum Command {
         types: Vec<Name>,
         /// As in [`Command::Probe`].
         scopes: Vec<Str>,
+        /// As in [`Command::Probe`].
+        match_by: MatchRule,
         /// Time for which answers are accepted.
         timeout: Duration,
     },
@@ -168,6 +152,9 @@ pub enum Command {
     },
     /// Replace the interfaces.
     SetInterfaces(Vec<Interface>),
+    /// Whether discovery proxies are asked instead of the multicast groups (WS-Discovery 1.1, section
+    /// 2.2.2): if so, Probe and Resolve are not sent to the groups. Announcements are still heard.
+    SetManaged(bool),
 }
 
 /// The kind of message that brought a description.
@@ -233,6 +220,16 @@ pub enum Event {
     MoveHint {
         /// The description in the message.
         target: Target,
+        /// The sender.
+        from: SocketAddr,
+    },
+    /// A discovery proxy announced itself, or answered; not authenticated. Emitted once for each list of its
+    /// addresses.
+    Proxy {
+        /// Its description, with permitted transport addresses only.
+        target: Target,
+        /// The dialect of the message.
+        dialect: Dialect,
         /// The sender.
         from: SocketAddr,
     },

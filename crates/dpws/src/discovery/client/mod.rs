@@ -1,7 +1,8 @@
 //! The client of discovery: searches for target services.
 //!
-//! Source: WS-Discovery 1.1, sections 4 to 6, and its version of April 2005. Deliberately absent:
-//! Not implemented: managed mode. Received descriptions are not trusted.
+//! Source: WS-Discovery 1.1, sections 4 to 6, and its version of April 2005. Received descriptions are not
+//! trusted. Of managed mode the machine has the part that concerns datagrams: it reports discovery proxies,
+//! and stops its multicasts while the application asks one ([`Command::SetManaged`]).
 
 mod api;
 mod receive;
@@ -21,16 +22,20 @@ use super::intake::{Dropped, IntakeState};
 use super::message::{Content, Message, Probe};
 use super::rate::Buckets;
 use super::table::Table;
-use super::{DropCounts, Inbound, Interface, Outbound, Target};
+use super::{DropCounts, Inbound, Interface, MatchRule, Outbound, Target};
 use crate::Dialect;
 
+pub use super::policy::XaddrPolicy;
 pub use super::table::Known;
-pub use api::{Command, Config, Event, Via, XaddrPolicy};
+pub use api::{Command, Config, Event, Via};
+
+/// Discovery proxies that are reported. Reason: a network has one or two; the rest is a flood.
+pub(super) const PROXIES_MAX: usize = 8;
 
 /// The machine that searches for target services, in both dialects.
 ///
 /// ```
-/// use chappe_dpws::discovery::{Client, Interface, client::{Command, Config}};
+/// use chappe_dpws::discovery::{Client, Interface, MatchRule, client::{Command, Config}};
 /// use chappe_machine::{Harness, Input, Output};
 /// let lo = Interface { index: 1, addresses: vec!["127.0.0.1".parse().unwrap()] };
 /// let only_source = |xaddr: &str, source: std::net::SocketAddr| {
@@ -42,6 +47,7 @@ pub use api::{Command, Config, Event, Via, XaddrPolicy};
 ///     id: 1,
 ///     types: vec![],
 ///     scopes: vec![],
+///     match_by: MatchRule::default(),
 ///     timeout: std::time::Duration::from_secs(1),
 /// };
 /// let outputs = harness.input(Input::Command(probe)).unwrap();
@@ -56,6 +62,9 @@ pub struct Client {
     message_rate: Buckets,
     resolve_rate: Buckets,
     table: Table,
+    /// The transport addresses of reported discovery proxies, by endpoint.
+    proxies: BTreeMap<Str, Vec<Str>>,
+    is_managed: bool,
     requests: BTreeMap<u64, Request>,
     by_message: HashMap<Str, u64>,
     timers: Timers<u64>,
@@ -105,6 +114,8 @@ impl Client {
             message_rate: Buckets::per_subnet(config.messages_burst, config.messages_per_s),
             resolve_rate: Buckets::shared_by_all(config.resolves_burst, config.resolves_per_s),
             table: Table::new(config.quota()),
+            proxies: BTreeMap::new(),
+            is_managed: false,
             requests: BTreeMap::new(),
             by_message: HashMap::new(),
             timers: Timers::default(),
@@ -172,16 +183,18 @@ impl Client {
                 id,
                 types,
                 scopes,
+                match_by,
                 timeout,
             } => {
                 let to = self.groups(None);
-                self.probe(now, id, (&types, &scopes), &to, timeout);
+                self.probe(now, id, (&types, &scopes, match_by), &to, timeout);
             }
             Command::DirectedProbe {
                 id,
                 to,
                 types,
                 scopes,
+                match_by,
                 timeout,
             } => {
                 let interface = self
@@ -189,7 +202,13 @@ impl Client {
                     .interfaces
                     .first()
                     .map_or(0, |first| first.index);
-                self.probe(now, id, (&types, &scopes), &[(interface, to)], timeout);
+                self.probe(
+                    now,
+                    id,
+                    (&types, &scopes, match_by),
+                    &[(interface, to)],
+                    timeout,
+                );
             }
             Command::Resolve { endpoint } => {
                 let dialect = self.table.get(&endpoint).map(|known| known.dialect);
@@ -204,6 +223,7 @@ impl Client {
                 self.table.remove(&endpoint);
             }
             Command::SetInterfaces(interfaces) => self.config.interfaces = interfaces,
+            Command::SetManaged(is_managed) => self.is_managed = is_managed,
         }
     }
 
@@ -220,8 +240,11 @@ impl Client {
         }
     }
 
-    /// The multicast groups of one interface, or of all.
+    /// The multicast groups of one interface, or of all; none while discovery proxies are asked instead.
     fn groups(&self, only: Option<u32>) -> Vec<(u32, SocketAddr)> {
+        if self.is_managed {
+            return Vec::new();
+        }
         let is_selected =
             |interface: &&Interface| only.is_none_or(|index| interface.index == index);
         let interfaces = self.config.interfaces.iter().filter(is_selected);
@@ -238,7 +261,7 @@ impl Client {
         &mut self,
         now: Instant,
         id: u64,
-        (types, scopes): (&[Name], &[Str]),
+        (types, scopes, rule): (&[Name], &[Str], MatchRule),
         to: &[(u32, SocketAddr)],
         timeout: Duration,
     ) {
@@ -256,6 +279,9 @@ impl Client {
             return;
         };
         for dialect in self.config.dialects.clone() {
+            let Some(match_by) = rule.attribute(dialect) else {
+                continue;
+            };
             let types: Vec<_> = types.iter().map(|name| dialect.translate(name)).collect();
             let mut variants = vec![types];
             if dialect == Dialect::V2005 && variants[0].is_empty() {
@@ -266,7 +292,7 @@ impl Client {
                 let probe = Probe {
                     types,
                     scopes: scopes.to_vec(),
-                    match_by: None,
+                    match_by: match_by.clone(),
                 };
                 self.ask(now, request, dialect, &Content::Probe(probe), to);
             }
@@ -475,6 +501,9 @@ impl Invariant for Client {
         }
         if self.outbox.len() > self.outbox.capacity() {
             return Err(format!("{} messages queued", self.outbox.len()));
+        }
+        if self.proxies.len() > PROXIES_MAX {
+            return Err(format!("{} discovery proxies", self.proxies.len()));
         }
         Ok(())
     }
