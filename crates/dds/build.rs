@@ -122,7 +122,8 @@ fn run(command: &mut Command) -> Result<(), String> {
     }
     // The last lines name the error; a warning of cargo is one line.
     let text = String::from_utf8_lossy(&output.stderr);
-    let mut lines: Vec<&str> = text.lines().rev().take(5).collect();
+    let lines = text.lines().map(str::trim).filter(|it| !it.is_empty());
+    let mut lines: Vec<&str> = lines.rev().take(5).collect();
     lines.reverse();
     Err(format!("{program}: {}", lines.join("; ")))
 }

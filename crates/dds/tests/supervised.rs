@@ -316,10 +316,16 @@ fn a_stalled_reader_does_not_delay_the_others() {
     let _one = ONE.lock();
     let config = participant(2);
     let here = supervisor(&config);
-    let outlet = outlet(&here, 2, Stalled::Pass);
+    // One is enough to write: the stopped reader leaves when its lease of ten seconds has passed.
+    let outlet = outlet(&here, 1, Stalled::Pass);
     let there = supervisor(&config);
     let mut inlet = inlet(&there);
     let other = Other::start("a_reader_in_a_process", config.domain);
+    let begun = Instant::now();
+    while here.status().writers[0].end.matched < 2 {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", here.status());
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let (mut came, mut newest) = (0, 0);
     block_on(async {
         let receiving = async {
