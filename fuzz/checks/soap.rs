@@ -1,6 +1,6 @@
 //! Invariants of the SOAP envelope for any bytes.
 
-use chappe_soap::Envelope;
+use chappe_soap::{Envelope, LazyEnvelope};
 use chappe_xml::Limits;
 
 use crate::bounds::Bound;
@@ -9,7 +9,7 @@ use crate::bounds::Bound;
 /// the 64 declarations around it.
 const BOUND: Bound = Bound::memory(2 << 20, 250);
 
-/// No panic; a message keeps its addressing, headers, body and fault when read and written.
+/// No panic; a message is the same with and without trees, and keeps its addressing, headers, body and fault when read and written.
 ///
 /// # Panics
 /// When that does not hold.
@@ -18,7 +18,13 @@ pub(crate) fn check(data: &[u8]) {
 }
 
 fn check_unbounded(data: &[u8]) {
-    let Ok(read) = Envelope::parse_within(data, Limits::datagram()) else {
+    let limits = Limits::datagram();
+    let lazy = LazyEnvelope::parse_within(data.to_vec().into(), limits);
+    let lazy = lazy.and_then(LazyEnvelope::into_envelope);
+    let read = Envelope::parse_within(data, limits);
+    assert_eq!(lazy, read);
+    drop(lazy);
+    let Ok(read) = read else {
         return;
     };
     let written = read.to_text();

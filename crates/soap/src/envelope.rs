@@ -1,5 +1,6 @@
 //! SOAP envelopes.
 
+use chappe_xml::text::Writer;
 use chappe_xml::{Builder, Element, Event, EventSink, Limits, Name, Namespace, Str};
 
 use crate::scope::inherited;
@@ -140,6 +141,20 @@ impl Envelope {
     #[must_use]
     pub fn to_text(&self) -> String {
         self.written(|writer| self.write_body(writer))
+    }
+
+    /// The document as text, with the children of the Body that `body` writes.
+    pub(crate) fn written(
+        &self,
+        body: impl FnOnce(&mut Writer) -> Result<(), chappe_xml::Error>,
+    ) -> String {
+        let declaration = "<?xml version=\"1.0\" encoding=\"utf-8\"?>";
+        let mut writer = Writer::lenient().after(declaration);
+        // An envelope has one root and balanced ends, and the writer repairs the rest.
+        match self.write(&mut writer, body).and_then(|()| writer.finish()) {
+            Ok(text) => text,
+            Err(error) => unreachable!("an envelope is a document: {error}"),
+        }
     }
 
     fn write_body(&self, sink: &mut impl EventSink) -> Result<(), chappe_xml::Error> {

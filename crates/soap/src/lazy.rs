@@ -5,7 +5,7 @@
 //! text ([`Body::read`]); anybody else makes trees of it ([`LazyEnvelope::into_envelope`]).
 
 use bytes::Bytes;
-use chappe_xml::text::{Part, Pull, Writer};
+use chappe_xml::text::{Part, Pull};
 use chappe_xml::{Element, Limits, Name, Namespace, Str};
 
 use crate::envelope::{BLOCKS_MAX, NAMESPACE};
@@ -85,6 +85,15 @@ impl Body {
         match self {
             Self::Tree(element) => &element.name,
             Self::Text(fragment) => &fragment.name,
+        }
+    }
+
+    /// The text of a message that was written by its type.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(fragment) if fragment.in_scope.is_empty() => Some(fragment.text()),
+            Self::Tree(_) | Self::Text(_) => None,
         }
     }
 
@@ -334,20 +343,4 @@ fn children<T>(
         }
     }
     Ok(block)
-}
-
-impl Envelope {
-    /// The document as text, with the children of the Body that `body` writes.
-    pub(crate) fn written(
-        &self,
-        body: impl FnOnce(&mut Writer) -> Result<(), chappe_xml::Error>,
-    ) -> String {
-        let declaration = "<?xml version=\"1.0\" encoding=\"utf-8\"?>";
-        let mut writer = Writer::lenient().after(declaration);
-        // An envelope has one root and balanced ends, and the writer repairs the rest.
-        match self.write(&mut writer, body).and_then(|()| writer.finish()) {
-            Ok(text) => text,
-            Err(error) => unreachable!("an envelope is a document: {error}"),
-        }
-    }
 }

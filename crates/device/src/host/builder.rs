@@ -24,7 +24,8 @@ use chappe_xml::{Element, Name};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::serving::{HostState, Serving};
+use super::outputs::HostState;
+use super::serving::Serving;
 use super::{Announced, DeviceHost, HostTree, ProxyAddress, Shared};
 use super::{discovery, proxies, serving, tree};
 use crate::{Error, Selection};

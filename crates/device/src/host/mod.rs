@@ -3,6 +3,7 @@
 mod builder;
 mod discovery;
 mod order;
+mod outputs;
 mod proxies;
 mod serving;
 mod tree;
@@ -33,8 +34,8 @@ pub(crate) use builder::urn;
 pub use builder::{Builder, HostOptions, endpoint_from, endpoint_of};
 pub(crate) use builder::{Operation, Operations, instance_id};
 pub use order::{CriticalityRule, CriticalityRuleError, Order, TreeOrder};
+pub use outputs::HostState;
 pub use proxies::ProxyAddress;
-pub use serving::HostState;
 pub use tree::{HostTree, TreeState};
 
 /// The time limit for the last messages of a stopping host.
@@ -137,7 +138,10 @@ impl DeviceHost {
     /// The host is stopped.
     pub async fn notify(&self, action: impl Into<Str>, body: Element) -> Result<(), Error> {
         let action = action.into();
-        let command = SourceCommand::Notify { action, body };
+        let command = SourceCommand::Notify {
+            action,
+            body: body.into(),
+        };
         self.shared.command(DeviceCommand::Eventing(command)).await
     }
 

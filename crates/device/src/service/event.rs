@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use chappe_dpws::eventing::SourceCommand;
 use chappe_dpws::hosting::{Device, DeviceCommand};
 use chappe_machine::Input;
-use chappe_soap::message::{Message, to_element};
+use chappe_soap::Body;
+use chappe_soap::message::Message;
 use chappe_xml::{Namespace, Str};
 use tokio::sync::mpsc;
 
@@ -80,7 +81,7 @@ impl<T: Message> Event<T> {
         };
         let command = SourceCommand::Notify {
             action: self.action.clone(),
-            body: to_element(&self.namespace, &self.name, &message),
+            body: Body::of(&self.namespace, &self.name, &message),
         };
         let input = Input::Command(DeviceCommand::Eventing(command));
         inputs.send(Some(input)).await.map_err(|_| Error::Closed)

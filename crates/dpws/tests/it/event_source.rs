@@ -126,7 +126,10 @@ impl World {
     fn notify(&mut self, action: &'static str, number: u32) {
         let body = Element::new(Name::new("urn:x", "R")).with_text(number.to_string());
         let action = action.into();
-        self.input(Input::Command(SourceCommand::Notify { action, body }));
+        self.input(Input::Command(SourceCommand::Notify {
+            action,
+            body: body.into(),
+        }));
     }
 
     fn notifications(&self) -> Vec<Notification> {

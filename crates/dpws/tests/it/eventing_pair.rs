@@ -137,7 +137,10 @@ impl World {
         self.next_number += 1;
         let body = Element::new(Name::new("urn:x", "R")).with_text(text);
         let action = REPORT.into();
-        self.source_command(SourceCommand::Notify { action, body });
+        self.source_command(SourceCommand::Notify {
+            action,
+            body: body.into(),
+        });
     }
 
     fn source_command(&mut self, command: SourceCommand) {

@@ -100,7 +100,10 @@ impl World {
     fn notify(&mut self) {
         let body = Element::new(Name::new("urn:x", "R")).with_text("1");
         let action = REPORT.into();
-        self.input(Input::Command(SourceCommand::Notify { action, body }));
+        self.input(Input::Command(SourceCommand::Notify {
+            action,
+            body: body.into(),
+        }));
     }
 
     /// Delivery and message identifier of the event sent through a tree.

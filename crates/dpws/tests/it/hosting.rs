@@ -589,7 +589,7 @@ fn events_go_to_subscribers_of_the_service() {
     );
     let notify = SourceCommand::Notify {
         action: "http://x/clock/Clock/Tick".into(),
-        body: Element::new(name("Time")),
+        body: Element::new(name("Time")).into(),
     };
     world.command(DeviceCommand::Eventing(notify.clone()));
     assert_eq!(world.notification_count, 1);

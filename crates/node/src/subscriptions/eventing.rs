@@ -413,7 +413,10 @@ impl Running {
                         let (action, body) = notification(&item);
                         let action = action.into();
                         self.is_behind = true;
-                        self.input(Input::Command(SourceCommand::Notify { action, body }));
+                        self.input(Input::Command(SourceCommand::Notify {
+                            action,
+                            body: body.into(),
+                        }));
                     }
                     Err(end) => {
                         self.cancel(&end.to_string());

@@ -1,8 +1,8 @@
 //! Delivery of notifications: one at a time for each sink, in order.
 
 use chappe_machine::Output;
-use chappe_soap::Envelope;
-use chappe_xml::{Element, Str};
+use chappe_soap::{Body, Envelope};
+use chappe_xml::Str;
 
 use super::types::SharedBody;
 use super::{
@@ -25,7 +25,8 @@ pub(super) struct QueuedNotification {
 }
 
 impl EventSource {
-    pub(super) fn notify(&mut self, action: &str, body: Element) {
+    pub(super) fn notify(&mut self, action: &str, body: Body) {
+        let body = SharedBody::new(body);
         let subscribers = self
             .subscriptions
             .iter()
@@ -41,7 +42,6 @@ impl EventSource {
         if ids.is_empty() && !has_members {
             return;
         }
-        let body = SharedBody::new(body);
         // Common to both paths, so that the sink detects duplicates.
         let shared_id = self.ids.urn();
         if has_members {
@@ -180,7 +180,7 @@ impl EventSource {
         head.addressing.reply_to = None;
         let delivery = self.next_delivery;
         self.next_delivery += 1;
-        let body = SharedBody::new(message.to_element(version));
+        let body = SharedBody::new(message.to_element(version).into());
         let notification = Notification::new(delivery, id, head, body);
         let transmit = SourceTransmit::Notify(Box::new(notification));
         self.outputs.push_back(Output::Transmit(transmit));

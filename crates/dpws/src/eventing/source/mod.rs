@@ -15,12 +15,13 @@ use std::time::Duration;
 
 use chappe_machine::{Input, Instant, Invariant, Machine, Output, Timers};
 use chappe_soap::{AddressingVersion, EndpointReference, Envelope};
-use chappe_xml::{Element, Str};
+use chappe_xml::Str;
 
 use super::{AddressCheck, EndStatus, NotificationFilter, Offer, SourceConfig};
 use crate::ids::Ids;
 use delivery::{QUEUE_MIN, QueuedNotification};
 use spreading::OnTree;
+use types::SharedBody;
 
 pub use types::{
     DropReason, Failure, Notification, Request, SourceCommand, SourceEvent, SourceReceive,
@@ -41,7 +42,7 @@ pub use types::{
 /// // The secret comes from the operating system; the check from the node's policy.
 /// let mut source = EventSource::new(config, Arc::new(|_, _| Ok(())), [7; 16]);
 /// let report = Element::new(Name::new("urn:x", "Report"));
-/// let notify = SourceCommand::Notify { action: "urn:x/Report".into(), body: report };
+/// let notify = SourceCommand::Notify { action: "urn:x/Report".into(), body: report.into() };
 /// drain(&mut source, Instant::ZERO, Input::Command(notify), |_| panic!("nobody subscribed"));
 /// ```
 pub struct EventSource {
@@ -91,8 +92,9 @@ struct Subscription {
 struct Filter(Option<NotificationFilter>);
 
 impl Filter {
-    fn passes(&self, action: &str, body: &Element) -> bool {
-        self.0.as_ref().is_none_or(|passes| passes(action, body))
+    fn passes(&self, action: &str, body: &SharedBody) -> bool {
+        let passes = self.0.as_ref();
+        passes.is_none_or(|passes| passes(action, body.element()))
     }
 }
 

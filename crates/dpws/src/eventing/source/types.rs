@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use chappe_soap::Envelope;
+use chappe_soap::{Body, Envelope};
 use chappe_xml::{Element, Str};
 
 use crate::eventing::{EndStatus, Offer, Token, TreePeer, TreeSink};
@@ -110,7 +110,7 @@ pub enum SourceCommand {
         /// The action of the event.
         action: Str,
         /// The child of the body.
-        body: Element,
+        body: Body,
     },
     /// End one subscription.
     Cancel {
@@ -184,7 +184,7 @@ impl Spread {
     /// The child of the body.
     #[must_use]
     pub fn body(&self) -> &Element {
-        &self.body.0.0
+        self.body.element()
     }
 }
 
@@ -199,13 +199,31 @@ pub struct Notification {
     body: SharedBody,
 }
 
-/// An element and, once needed, its text.
+/// The body of an event, and once needed its tree and its text.
 #[derive(Debug, Clone)]
-pub(super) struct SharedBody(Arc<(Element, OnceLock<String>)>);
+pub(super) struct SharedBody(Arc<(Body, OnceLock<Element>, OnceLock<String>)>);
 
 impl SharedBody {
-    pub(super) fn new(element: Element) -> Self {
-        Self(Arc::new((element, OnceLock::new())))
+    pub(super) fn new(body: Body) -> Self {
+        Self(Arc::new((body, OnceLock::new(), OnceLock::new())))
+    }
+
+    /// Its tree, which filters and notification trees need.
+    pub(super) fn element(&self) -> &Element {
+        match &*self.0 {
+            (Body::Tree(element), ..) => element,
+            // A message that was written by its type is a document within the limits.
+            (body, tree, _) => tree.get_or_init(|| body.clone().into_element().unwrap_or_default()),
+        }
+    }
+
+    /// Its text with the declarations that it needs.
+    fn text(&self) -> &str {
+        let (body, _, text) = &*self.0;
+        match body.text() {
+            Some(text) => text,
+            None => text.get_or_init(|| self.element().to_text()),
+        }
     }
 }
 
@@ -239,7 +257,7 @@ impl Notification {
     /// The message as a value.
     #[must_use]
     pub fn to_envelope(&self) -> Envelope {
-        self.headers.clone().with_body(self.body.0.0.clone())
+        self.headers.clone().with_body(self.body.element().clone())
     }
 
     /// The message as text. All sinks of the event share the body's text.
@@ -247,11 +265,10 @@ impl Notification {
     pub fn to_text(&self) -> String {
         const EMPTY: &str = "<soap:Body/>";
         let headers = self.headers.to_text();
-        let (element, text) = &*self.body.0;
         let Some((before, after)) = headers.rsplit_once(EMPTY) else {
             return self.to_envelope().to_text();
         };
-        let body = text.get_or_init(|| element.to_text());
+        let body = self.body.text();
         format!("{before}<soap:Body>{body}</soap:Body>{after}")
     }
 }
