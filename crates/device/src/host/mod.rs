@@ -3,6 +3,7 @@
 mod builder;
 mod discovery;
 mod order;
+mod proxies;
 mod serving;
 mod tree;
 
@@ -30,8 +31,9 @@ use crate::driver::InputOf;
 #[cfg(feature = "file")]
 pub(crate) use builder::urn;
 pub use builder::{Builder, HostOptions, endpoint_from, endpoint_of};
-pub(crate) use builder::{Operation, Operations};
+pub(crate) use builder::{Operation, Operations, instance_id};
 pub use order::{CriticalityRule, CriticalityRuleError, Order, TreeOrder};
+pub use proxies::ProxyAddress;
 pub use serving::HostState;
 pub use tree::{HostTree, TreeState};
 
@@ -123,7 +125,7 @@ impl DeviceHost {
             types: announced.types.iter().map(type_text).collect(),
             scopes: announced.scopes.clone(),
             addresses: addresses
-                .map(|address| format!("http://{address}{}", builder::DEVICE_PATH))
+                .map(|address| self.shared.options.address(address))
                 .collect(),
             port: 0,
         }
