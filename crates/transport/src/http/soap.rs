@@ -58,8 +58,7 @@ impl Client {
         contact: &Contact,
         envelope: &LazyEnvelope,
     ) -> Result<Option<LazyEnvelope>, Error> {
-        let addressing = &envelope.head.addressing;
-        self.exchange_text(contact, addressing, envelope.to_text())
+        self.exchange_text(contact, &envelope.head.addressing, envelope.to_text())
             .await
     }
 
