@@ -16,10 +16,11 @@ import shutil
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from network import Cable, CheckFailed, expect, main  # noqa: E402
+from network import Cable, CheckFailed, expect, main, until  # noqa: E402
 
 SDC = pathlib.Path(__file__).resolve().parent.parent / "sdc"
 HERE = pathlib.Path(__file__).resolve().parent
+SDC_NAME = "SDC monitor"
 # Clauses that a device without events or scopes gives no occasion to see.
 FEW = 25
 
@@ -38,6 +39,17 @@ def checked(cable: Cable, chappe: str, end: str, device: str, *flags: str) -> tu
     for note in events_of(ran.stdout, "note"):
         print(f"   note: {note['text']}")
     return ran.returncode, events_of(ran.stdout, "finding"), summary[0]
+
+
+def found(cable: Cable, chappe: str, name: str) -> str:
+    """The endpoint of the only device."""
+    def seen() -> list[dict]:
+        ran = cable.run("A", chappe, "find", "--interface", "a0", "--timeout", "8s", "--json")
+        return events_of(ran.stdout, "device")
+
+    devices = until(15, name, seen)
+    expect(len(devices) == 1, f"{name} is found: {[device['endpoint'] for device in devices]}")
+    return devices[0]["endpoint"]
 
 
 def shown(name: str, findings: list[dict], summary: dict) -> None:
@@ -63,9 +75,9 @@ def ours_has_no_finding(cable: Cable, chappe: str) -> None:
 
 def others_are_checked(cable: Cable, chappe: str) -> None:
     provider = cable.start("B", "provider", sys.executable, str(SDC / "provider.py"), "10.77.0.2", "900")
-    _, line = provider.wait_line("ready", 20)
-    endpoint = line.split()[1]
-    code, findings, summary = checked(cable, chappe, "A", endpoint)
+    provider.wait_line("ready", 20)
+    endpoint = found(cable, chappe, "sdc11073")
+    code, findings, summary = checked(cable, chappe, "A", SDC_NAME)
     shown("sdc11073", findings, summary)
     expect(code in (0, 1), f"sdc11073 is checked to the end, exit code {code}")
     record_and_replay(cable, chappe, endpoint, provider)
@@ -74,17 +86,14 @@ def others_are_checked(cable: Cable, chappe: str) -> None:
         print("   skipped: wsdd is not installed")
         return
     cable.start("B", "wsdd", wsdd, "-v", "-i", "b0", "-4", "-n", "PEERBOX")
-    found = cable.run("A", chappe, "find", "--interface", "a0", "--timeout", "8s", "--json")
-    devices = events_of(found.stdout, "device")
-    expect(len(devices) == 1, "wsdd is found")
-    code, findings, summary = checked(cable, chappe, "A", devices[0]["endpoint"])
+    code, findings, summary = checked(cable, chappe, "A", found(cable, chappe, "wsdd"))
     shown("wsdd", findings, summary)
     expect(code in (0, 1), f"wsdd is checked to the end, exit code {code}")
 
 
 def record_and_replay(cable: Cable, chappe: str, endpoint: str, provider) -> None:
     folder = cable.work / "recording"
-    recorded = cable.run("A", chappe, "device", "record", endpoint, str(folder), "--interface", "a0",
+    recorded = cable.run("A", chappe, "device", "record", SDC_NAME, str(folder), "--interface", "a0",
                          "--events", "6s", "--json", timeout_s=60)
     summary = events_of(recorded.stdout, "recorded")
     if not summary:

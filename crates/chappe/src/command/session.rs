@@ -192,7 +192,9 @@ impl Session {
         let wanted = |found: &Found| !by_endpoint || found.endpoint == name;
         self.search(Vec::new(), Default::default(), wanted, |answer| {
             match answer.description {
-                Ok(description) if by_endpoint || has_name(&description, name) => {
+                Ok(description)
+                    if answer.found.endpoint == name || has_name(&description, name) =>
+                {
                     chosen = Some(Ok(description));
                 }
                 Ok(description) => others.push(description.name().to_owned()),
@@ -225,7 +227,8 @@ impl Session {
         let wanted = |found: &Found| !by_endpoint || found.endpoint == name;
         self.search(Vec::new(), Default::default(), wanted, |answer| {
             let named = |it: &Box<Description>| has_name(it, name);
-            if by_endpoint || answer.description.as_ref().is_ok_and(named) {
+            let is_it = answer.found.endpoint == name;
+            if is_it || answer.description.as_ref().is_ok_and(named) {
                 chosen = Some(answer.found);
             }
             chosen.is_none()

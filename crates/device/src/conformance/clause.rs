@@ -124,6 +124,7 @@ clauses! {
     UDP_ONCE "UDP-4-once" UDP Should "a repeated question is answered once"
 
     GET_ACTION "WXF-3.1-action" TRANSFER Must "the answer to Get has the action GetResponse"
+    METADATA_ACTION "MEX-5-action" EXCHANGE Must "the answer to GetMetadata has the action GetMetadata/Response"
     SECTION_DIALECT "MEX-5-dialect" EXCHANGE Must "GetMetadata with a dialect is answered by sections of this dialect"
 
     UNKNOWN_ACTION "WSA-SOAP-6.4.4" ADDRESSING Must "an unknown action: fault ActionNotSupported"

@@ -58,8 +58,8 @@ impl<W: Wire> Check<'_, W> {
             .ask("a Probe by HTTP", &url, &probe.to_envelope(&[]))
             .await;
         let matches = matches_of(seen.envelope.as_ref());
-        let problem = || "the answer is no ProbeMatches".to_owned();
-        self.judge(&HTTP_PROBE, &seen, so(matches.is_ok(), problem));
+        let problem = matches.as_ref().err().cloned();
+        self.judge(&HTTP_PROBE, &seen, problem.map_or(Ok(()), Err));
         let Ok(targets) = matches else { return };
         let own = self.device().address;
         let contains = targets.iter().any(|one| one.endpoint.address == own);

@@ -123,6 +123,11 @@ pub(super) static MESSAGES: &[Deviation] = &[
         answers!("transfer/GetResponse", "transfer/Got"),
     ),
     deviation(
+        "MEX-5-action",
+        Description,
+        answers!("mex/GetMetadata/Response", "mex/Got"),
+    ),
+    deviation(
         "MEX-5-dialect",
         Description,
         answers!(
