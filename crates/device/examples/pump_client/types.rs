@@ -42,4 +42,34 @@ pub mod pump {
         #[name("level")]
         Level(i32),
     }
+
+    #[derive(Message, Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Speed {
+        #[name("slow")]
+        Slow,
+        #[name("fast")]
+        Fast,
+    }
+
+    #[derive(Message, Debug, Clone, PartialEq)]
+    pub struct Step {
+        #[attribute]
+        pub number: u32,
+        pub seconds: f64,
+        pub speed: Speed,
+    }
+
+    #[derive(Message, Debug, Clone, PartialEq)]
+    pub struct Volume {
+        #[attribute]
+        pub unit: String,
+        #[text]
+        pub text: f64,
+    }
+
+    /// Operation: `client.invoke::<Fill, FillResponse, FillFault>(service, FILL, &request)`.
+    pub const FILL: &str = "Fill";
+
+    /// Operation without answer: `client.send::<Stop>(service, STOP, &request)`.
+    pub const STOP: &str = "Stop";
 }

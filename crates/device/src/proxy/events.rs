@@ -159,7 +159,10 @@ impl Subscribers {
             let envelope = message.to_envelope(&[]);
             let action = envelope.addressing.action.clone();
             if let Some(body) = envelope.body.into_iter().next() {
-                let command = SourceCommand::Notify { action, body: body.into() };
+                let command = SourceCommand::Notify {
+                    action,
+                    body: body.into(),
+                };
                 self.input(Input::Command(command)).await;
             }
         }
