@@ -10,7 +10,7 @@ use crate::network::{Faults, Network, host};
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::client::{Command, Event, Via};
 use chappe_dpws::discovery::target_service::{AMPLIFICATION_MAX, Command as TargetCommand};
-use chappe_dpws::discovery::{Content, DropReason, Message};
+use chappe_dpws::discovery::{Content, DropReason, MatchRule, Message};
 use chappe_soap::Envelope;
 use chappe_xml::Name;
 
@@ -553,7 +553,7 @@ fn a_search_uses_the_rule_that_it_names() {
             let client = network.client(host(1), |_| {});
             let target = network.target(host(2), ENDPOINT, |config| {
                 config.dialects = vec![dialect];
-                config.target.scopes = offered.into_iter().map(Into::into).collect();
+                config.scopes = offered.into_iter().map(Into::into).collect();
             });
             network.command_target(target, TargetCommand::Start);
             network.run(Duration::from_secs(10));
