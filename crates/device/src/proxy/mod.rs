@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use chappe_dpws::discovery::proxy::{Command, Config};
 use chappe_dpws::discovery::{Interface, Proxy, Target};
-use chappe_identity::AddressPolicy;
-use chappe_identity::Scheme;
+use chappe_identity::{AddressPolicy, Scheme};
 use chappe_soap::EndpointReference;
 use chappe_transport::Drops;
 use chappe_transport::http::{ClientLimits, Response, Security, Server, ServerLimits, base};
