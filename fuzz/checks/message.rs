@@ -32,6 +32,27 @@ struct Part {
     h: Option<Samples<i32>>,
     i: Option<bool>,
     j: Vec<u64>,
+    #[attribute]
+    k: Option<i16>,
+    #[choice]
+    l: Vec<Alternative>,
+    m: Option<Measured>,
+}
+
+#[derive(chappe_soap::message::Message, Debug, PartialEq)]
+enum Alternative {
+    #[name("n")]
+    None,
+    #[name("o")]
+    Some(Measured),
+}
+
+#[derive(chappe_soap::message::Message, Debug, PartialEq)]
+struct Measured {
+    #[attribute]
+    unit: Option<Mode>,
+    #[text]
+    value: f32,
 }
 
 /// No panic; text is read and written as by the tree, and what was written is read again as the same.

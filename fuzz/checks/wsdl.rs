@@ -1,17 +1,19 @@
 //! Invariants of the readers of WSDL and schema documents for any bytes.
 
-use chappe_soap::schema::{Schemas, Work};
+use chappe_soap::rust::Modules;
+use chappe_soap::schema::{Argument, Model, Schemas, Work};
 use chappe_soap::wsdl::Wsdl;
 use chappe_xml::{Element, Name};
 
 use crate::bounds::Bound;
 
-/// The flat types may take 16 MiB, [`Work`]'s limit, twice while they grow. An element of a
+/// The flat types and the model may take 16 MiB each, [`Work`]'s limit, twice while they grow, and the
+/// Rust source 4 MiB. An element of a
 /// document is held as element and as declaration: 100 bytes for each byte, and as many again.
-pub(crate) const BOUND: Bound = Bound::memory(32 << 20, 200);
+pub(crate) const BOUND: Bound = Bound::memory(80 << 20, 200);
 
-/// No panic; all events and global elements become fields or report the reason, within the limit of
-/// work.
+/// No panic; all events and global elements become fields, types and source, or report the reason,
+/// within the limit of work.
 ///
 /// # Panics
 /// When that does not hold.
@@ -36,6 +38,7 @@ fn check_unbounded(data: &[u8]) {
                 drop(flat);
             }
             let _ = wsdl.to_element().to_text();
+            let _ = Modules::default().add("any", &wsdl, &schemas);
         }
         Err(_) => drop(schemas.add("document", &root)),
     }
@@ -46,4 +49,11 @@ fn check_unbounded(data: &[u8]) {
         .map(|name| schemas.flat_within(name, &mut work))
         .collect();
     drop(flat);
+    let mut model = Model::new(&schemas);
+    for name in &names {
+        let Ok(element) = model.element(name) else {
+            return;
+        };
+        let _ = model.compose(&element, &Argument::none());
+    }
 }

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use chappe_dpws::discovery::MatchRule;
 use chappe_identity::{Contact, PublicKey};
 use chappe_terminal::duration;
 use chappe_transport::tls::Fingerprint;
@@ -91,12 +92,12 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Print the metadata of a device.
     #[command(
-        after_help = "Examples:\n  chappe describe urn:uuid:6f1a1c1e-3d67-4f3e-9a44-0a6a2b0b5a10\n  chappe describe http://192.0.2.7:5357/device\n  chappe describe 'Body temperature' --wsdl"
+        after_help = "Examples:\n  chappe describe urn:uuid:6f1a1c1e-3d67-4f3e-9a44-0a6a2b0b5a10\n  chappe describe http://192.0.2.7:5357/device\n  chappe describe 'Body temperature' --wsdl\n  chappe describe thermometer.wsdl --rust > thermometer.rs"
     )]
     Describe(Describe),
     /// Call an operation of a device.
     #[command(
-        after_help = "Examples:\n  chappe call 'Room sensor' SetPeriod period=2.5\n  chappe call urn:uuid:... GetStatus\n  chappe call 'Room sensor' SetPeriod --body '<SetPeriod xmlns=\"urn:x\">...</SetPeriod>'"
+        after_help = "Examples:\n  chappe call 'Room sensor' SetPeriod period=2.5\n  chappe call urn:uuid:... GetStatus\n  chappe call Pump Plant/Start mode=slow limits.low=1 limits.high=9 alarm=a alarm=b\n  chappe call Pump Start '{\"mode\": \"slow\", \"limits\": {\"low\": 1, \"high\": 9}}'\n  chappe call Pump Start '{\"steps\": [{\"at\": 0}, {\"at\": 5}]}'\n  chappe call 'Room sensor' SetPeriod --body '<SetPeriod xmlns=\"urn:x\">...</SetPeriod>'\n\nArguments are checked by the device's schema before anything is sent."
     )]
     Call(Call),
     /// Show live values of a device, or of a node's streams.
@@ -284,6 +285,12 @@ impl FromStr for Host {
     }
 }
 
+/// A rule by its name.
+fn match_rule(text: &str) -> Result<MatchRule, String> {
+    let known = "rfc3986, strcmp0, uuid, ldap and none";
+    MatchRule::from_name(text).ok_or_else(|| format!("the rules are {known}"))
+}
+
 /// Flags of `find`.
 #[derive(Debug, Args)]
 pub(crate) struct Find {
@@ -293,6 +300,10 @@ pub(crate) struct Find {
     /// Only devices within this scope.
     #[arg(long, value_name = "URI")]
     pub scope: Option<String>,
+    /// How scopes match: rfc3986 (prefix of the path), strcmp0 (equal), uuid, ldap, or none (devices
+    /// without scopes).
+    #[arg(long, default_value = "rfc3986", value_parser = match_rule, value_name = "RULE")]
+    pub match_by: MatchRule,
     /// Where to search, and for how long.
     #[command(flatten)]
     pub network: Network,
@@ -324,11 +335,14 @@ pub(crate) struct Doctor {
 /// Flags of `describe`.
 #[derive(Debug, Args)]
 pub(crate) struct Describe {
-    /// Endpoint address, transport address or name of the device.
+    /// Endpoint address, transport address or name of the device; with --rust also a WSDL file.
     pub device: String,
     /// Print the WSDL of its services.
     #[arg(long)]
     pub wsdl: bool,
+    /// Print Rust types for the messages of its services.
+    #[arg(long, conflicts_with = "wsdl")]
+    pub rust: bool,
     /// Where to search, and for how long.
     #[command(flatten)]
     pub network: Network,
@@ -339,9 +353,10 @@ pub(crate) struct Describe {
 pub(crate) struct Call {
     /// Endpoint address, transport address or name of the device.
     pub device: String,
-    /// The operation, by its name in the WSDL.
+    /// The operation by its name in the WSDL; SERVICE/OPERATION where several services have the name.
+    #[arg(value_name = "[SERVICE/]OPERATION")]
     pub operation: String,
-    /// Arguments by name.
+    /// Arguments by name, nested as `a.b=1`, repeated for several; or all as one JSON object.
     #[arg(value_name = "NAME=VALUE")]
     pub arguments: Vec<String>,
     /// The whole body, instead of arguments.

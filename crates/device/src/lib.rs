@@ -36,7 +36,7 @@ pub use error::Error;
 pub use host::{DeviceHost, HostOptions};
 pub use key::Key;
 pub use selection::Selection;
-pub use service::{Event, PortType, Service};
+pub use service::{Event, PortType, Requester, Service};
 
 /// The examples of the guide are tests.
 #[cfg(doctest)]

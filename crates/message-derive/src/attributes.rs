@@ -26,20 +26,44 @@ pub(crate) fn doc(attributes: &[Attribute]) -> String {
     words.join(" ")
 }
 
-/// The path of `chappe-soap`.
-pub(crate) fn root(input: &DeriveInput) -> Result<TokenStream> {
-    let mut root = quote!(::chappe_soap);
-    for attribute in named(&input.attrs, "message") {
-        attribute.parse_nested_meta(|meta| {
-            if !meta.path.is_ident("crate") {
-                return Err(meta.error("only `crate = \"…\"` is known here"));
-            }
-            let path: Path = meta.value()?.parse::<LitStr>()?.parse()?;
-            root = quote!(#path);
-            Ok(())
-        })?;
+/// The attribute `#[message(…)]` of a type.
+pub(crate) struct Options {
+    /// The path of `chappe-soap`.
+    pub(crate) root: TokenStream,
+    /// The namespace of the type's child elements, unless it is that of the message.
+    pub(crate) namespace: Option<LitStr>,
+}
+
+impl Options {
+    pub(crate) fn of(input: &DeriveInput) -> Result<Self> {
+        let mut options = Self {
+            root: quote!(::chappe_soap),
+            namespace: None,
+        };
+        for attribute in named(&input.attrs, "message") {
+            attribute.parse_nested_meta(|meta| {
+                if meta.path.is_ident("crate") {
+                    let path: Path = meta.value()?.parse::<LitStr>()?.parse()?;
+                    options.root = quote!(#path);
+                } else if meta.path.is_ident("namespace") {
+                    options.namespace = Some(meta.value()?.parse()?);
+                } else {
+                    let message = "only `crate = \"…\"` and `namespace = \"…\"` are known here";
+                    return Err(meta.error(message));
+                }
+                Ok(())
+            })?;
+        }
+        Ok(options)
     }
-    Ok(root)
+}
+
+/// Whether the attribute, such as `#[text]`, is there.
+pub(crate) fn flag(attributes: &[Attribute], name: &'static str) -> Result<bool> {
+    match single(attributes, name)? {
+        Some(attribute) => attribute.meta.require_path_only().map(|_| true),
+        None => Ok(false),
+    }
 }
 
 fn named<'a>(
@@ -107,12 +131,21 @@ pub(crate) fn sample_period_ms(attributes: &[Attribute]) -> Result<Option<f64>> 
 pub(crate) struct Names(Vec<String>);
 
 impl Names {
-    /// The name of the attribute, else that of the item.
+    /// The name of the attribute, else that of the item, for an element or attribute.
     pub(crate) fn take(&mut self, attributes: &[Attribute], ident: &Ident) -> Result<String> {
+        self.add(attributes, ident, true)
+    }
+
+    /// The same for a value, which may be any text.
+    pub(crate) fn take_value(&mut self, attributes: &[Attribute], ident: &Ident) -> Result<String> {
+        self.add(attributes, ident, false)
+    }
+
+    fn add(&mut self, attributes: &[Attribute], ident: &Ident, is_xml: bool) -> Result<String> {
         let own = text(attributes, "name", "Celsius")?;
         let span = own.as_ref().map_or(ident.span(), LitStr::span);
         let name = own.map_or_else(|| unraw(ident), |text| text.value());
-        self.check(&name, span)?;
+        self.check(&name, span, is_xml)?;
         self.0.push(name.clone());
         Ok(name)
     }
@@ -122,8 +155,8 @@ impl Names {
         &self.0
     }
 
-    fn check(&self, name: &str, span: Span) -> Result<()> {
-        if !is_xml_name(name) {
+    fn check(&self, name: &str, span: Span, is_xml: bool) -> Result<()> {
+        if is_xml && !is_xml_name(name) {
             let message = "in XML a name starts with a letter or `_`, followed by letters, digits, \
                            `.`, `-` and `_`: choose another by `#[name(\"…\")]`";
             return Err(Error::new(span, message));

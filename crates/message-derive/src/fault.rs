@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Data, DeriveInput, Error, Fields, Result, Type};
 
-use crate::attributes::{Names, doc, refuse_generics, root};
+use crate::attributes::{Names, Options, doc, refuse_generics};
 
 pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     refuse_generics(input)?;
@@ -57,7 +57,8 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         });
     }
     let all = names.all();
-    let (root, ident) = (root(input)?, &input.ident);
+    let Options { root, .. } = Options::of(input)?;
+    let ident = &input.ident;
     Ok(quote! {
         const _: () = {
             use #root::message as __message;

@@ -6,18 +6,23 @@
 #![forbid(unsafe_code)]
 
 mod attributes;
+mod enumeration;
 mod fault;
 mod message;
 
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
 
-/// Makes a struct or an enum without fields a message.
+/// Makes a struct or an enum a message.
 ///
-/// Attributes of fields: `#[unit("…")]`, `#[sample_period_ms(…)]`; of fields and variants:
-/// `#[name("…")]`; of the type: `#[message(crate = "…")]`, the path of `chappe-soap` if it is
-/// re-exported.
-#[proc_macro_derive(Message, attributes(unit, sample_period_ms, name, message))]
+/// Attributes of fields: `#[attribute]`, `#[text]`, `#[choice]`, `#[unit("…")]`,
+/// `#[sample_period_ms(…)]`; of fields and variants: `#[name("…")]`; of the type:
+/// `#[message(namespace = "…")]`, the namespace of its elements if it is not that of the message, and
+/// `#[message(crate = "…")]`, the path of `chappe-soap` if it is re-exported.
+#[proc_macro_derive(
+    Message,
+    attributes(attribute, text, choice, unit, sample_period_ms, name, message)
+)]
 pub fn message(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     let written = message::derive(&input);

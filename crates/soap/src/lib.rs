@@ -17,6 +17,7 @@ mod error;
 mod fault;
 mod lazy;
 pub mod message;
+pub mod rust;
 pub mod schema;
 mod scope;
 pub mod security;

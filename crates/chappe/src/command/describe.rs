@@ -1,20 +1,29 @@
 //! `chappe describe`: the metadata of a device.
 
-use chappe_device::client::{Description, HostedService};
+use std::path::Path;
+
+use chappe_device::client::{Description, Document, HostedService};
+use chappe_soap::rust::Modules;
 use serde_json::{Value, json};
 
 use super::find::clean;
 use super::network;
 use super::session::Session;
 use crate::cli::Describe;
-use crate::output::{self, Outcome};
+use crate::output::{self, Failure, Outcome};
 
 /// Finds the device and prints its description.
 pub(crate) fn run(flags: Describe, json: bool) -> Outcome {
+    if flags.rust && flags.device.ends_with(".wsdl") {
+        return rust_of_file(Path::new(&flags.device));
+    }
     network::block_on(async move {
         let session = Session::start(&flags.network)?;
         let description = session.device(&flags.device).await?;
-        if json {
+        if flags.rust {
+            let services = description.services.iter();
+            rust(description.name(), services)?;
+        } else if json {
             output::json(&as_json(&description, flags.wsdl));
         } else {
             print(&description, flags.wsdl);
@@ -22,6 +31,60 @@ pub(crate) fn run(flags: Describe, json: bool) -> Outcome {
         session.close().await;
         Ok(())
     })
+}
+
+/// Prints the Rust types of the messages of services.
+fn rust<'s>(about: &str, services: impl Iterator<Item = &'s HostedService>) -> Result<(), Failure> {
+    let mut modules = Modules::default();
+    for service in services {
+        let mut port_types = service.wsdl.port_types.iter();
+        let name = match port_types.next() {
+            Some(port_type) => port_type.name.local.clone().into_owned(),
+            None => service.id.clone(),
+        };
+        modules
+            .add(&name, &service.wsdl, &service.schemas)
+            .map_err(|error| Failure::new(format!("{}: {error}", service.id)))?;
+    }
+    let about = format!("Types for the messages of {about}, written by `chappe describe --rust`.");
+    output::line(modules.finish(&about).trim_end());
+    Ok(())
+}
+
+/// The same from a WSDL file, and the files that it imports by relative locations.
+fn rust_of_file(path: &Path) -> Outcome {
+    let read = |path: &Path| {
+        let text = std::fs::read_to_string(path);
+        text.map_err(|error| Failure::new(format!("{} cannot be read: {error}", path.display())))
+    };
+    let document = |path: &Path| -> Result<Document, Failure> {
+        let location = path.display().to_string();
+        let text = read(path)?;
+        Ok(Document { location, text })
+    };
+    let mut documents = vec![document(path)?];
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let service = loop {
+        // The address is not used.
+        let service = HostedService::from_documents("http://127.0.0.1/", documents.clone());
+        let service = service.map_err(super::session::failure)?;
+        let missing = service.missing_documents().into_iter().find(|location| {
+            let known = folder.join(location).display().to_string();
+            documents.iter().all(|document| document.location != known)
+        });
+        match missing {
+            Some(location) if location.contains("://") => {
+                return Err(
+                    Failure::new(format!("{location} is imported, and is no file"))
+                        .hint("save it next to the WSDL, and give its file name as location"),
+                );
+            }
+            Some(location) => documents.push(document(&folder.join(location))?),
+            None => break service,
+        }
+    };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    rust(&name, std::iter::once(&service))
 }
 
 fn print(description: &Description, wsdl: bool) {

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use chappe_device::client::{Description, Found, Way};
+use chappe_dpws::discovery::MatchRule;
 use chappe_xml::Name;
 use serde_json::{Value, json};
 
@@ -17,6 +18,11 @@ pub(crate) fn run(flags: Find, json: bool) -> Outcome {
         let session = Session::start(&flags.network)?;
         let (types, local) = wanted_type(flags.device_type.as_deref())?;
         let scopes: Vec<String> = flags.scope.into_iter().collect();
+        if flags.match_by == MatchRule::None && !scopes.is_empty() {
+            return Err(
+                Failure::new("--match-by none finds devices without scopes").hint("remove --scope")
+            );
+        }
         let wanted = |found: &Found| {
             local
                 .as_ref()
@@ -25,7 +31,7 @@ pub(crate) fn run(flags: Find, json: bool) -> Outcome {
         let mut usable = 0;
         let mut attention = 0;
         let mut printed_reasons = HashSet::new();
-        let search = session.search(types, scopes, wanted, |answer| {
+        let search = session.search(types, (scopes, flags.match_by), wanted, |answer| {
             let device = Device::new(&answer);
             if device.reason.is_none() {
                 usable += 1

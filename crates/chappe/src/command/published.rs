@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use chappe_device::DeviceClient;
 use chappe_device::client::{Found, Search};
-use chappe_dpws::discovery::MatchRule;
 use chappe_kad::service::{device_key, type_key};
 use chappe_kad::{Entrance, Report};
 use chappe_transport::kad::{Finding, KadNode};
+use chappe_xml::Str;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -150,10 +150,10 @@ impl Published {
 
     fn is_match(&self, found: &Found) -> bool {
         let typed = self.search.types.iter().all(|of| found.types.contains(of));
-        let scoped = self.search.scopes.iter().all(|asked| {
-            let holds = |held: &String| MatchRule::Rfc3986.matches(asked, held);
-            found.scopes.iter().any(holds)
-        });
+        let shared =
+            |scopes: &[String]| -> Vec<Str> { scopes.iter().cloned().map(Into::into).collect() };
+        let (asked, held) = (shared(&self.search.scopes), shared(&found.scopes));
+        let scoped = self.search.match_by.matches_all(&asked, &held);
         typed && scoped
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use chappe_device::client::{ClientOptions, ClientTree, Description, Found, Search, Seen, Way};
 use chappe_device::{DeviceClient, Error, Selection};
 use chappe_dpws::Dialect;
+use chappe_dpws::discovery::MatchRule;
 use chappe_soap::udp::DISCOVERY_PORT;
 use chappe_transport::Drops;
 use chappe_transport::kad::{entrance, entrance_type};
@@ -73,7 +74,7 @@ impl Session {
     pub(crate) async fn search(
         &self,
         types: Vec<Name>,
-        scopes: Vec<String>,
+        (scopes, match_by): (Vec<String>, MatchRule),
         wanted: impl Fn(&Found) -> bool,
         mut take: impl FnMut(Answer) -> bool,
     ) -> Result<Vec<String>, Failure> {
@@ -81,6 +82,7 @@ impl Session {
         let search = Search {
             types,
             scopes,
+            match_by,
             timeout: self.network.timeout,
         };
         let mut matched = self.search_by_http(&search).await;
@@ -182,7 +184,7 @@ impl Session {
         let mut others = Vec::new();
         let mut unread = None;
         let wanted = |found: &Found| !by_endpoint || found.endpoint == name;
-        self.search(Vec::new(), Vec::new(), wanted, |answer| {
+        self.search(Vec::new(), Default::default(), wanted, |answer| {
             match answer.description {
                 Ok(description) if by_endpoint || has_name(&description, name) => {
                     chosen = Some(Ok(description));

@@ -3,6 +3,7 @@
 //! Source: DPWS 1.1, sections 4 and 5. The policy checks every address before it is contacted, against
 //! the host that named it.
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
 use chappe_dpws::Dialect;
@@ -11,7 +12,7 @@ use chappe_dpws::metadata::{
     Deviation, GetMetadata, Hosted, Metadata, WsdlSection, get_metadata, transfer_get,
 };
 use chappe_identity::{CertificateName, Contact, Refusal};
-use chappe_soap::{EndpointReference, Envelope};
+use chappe_soap::{EndpointReference, Envelope, wsdl};
 use chappe_transport::Hop;
 use tokio::time::timeout;
 
@@ -25,6 +26,9 @@ const XADDRS_MAX: usize = 16;
 const SERVICES_MAX: usize = 64;
 /// The largest number of documents of one service that are fetched.
 const DOCUMENTS_MAX: usize = 32;
+/// The largest number of metadata references of one service that are followed, each once. Default 8: one
+/// is what the specification needs, and a reference may lead to another.
+const REFERENCES_MAX: usize = 8;
 /// The operation that may be sent to all known devices at the same time.
 pub(super) const GET: &str = "Get";
 /// The largest answer to it. Default 256 KiB: the metadata of 64 services take 40.
@@ -348,10 +352,9 @@ impl Reader<'_> {
                 ..
             }) => {
                 self.notes.extend(deviations.iter().map(deviation_note));
-                let base = contact.to_string();
-                for section in metadata.wsdl {
-                    documents = self.section(hosted, documents, &base, section).await?;
-                }
+                documents = self
+                    .sections(hosted, documents, &contact, metadata.wsdl, dialect)
+                    .await?;
                 documents = self.imports(hosted, documents).await?;
             }
             Err(error) => {
@@ -384,31 +387,92 @@ impl Reader<'_> {
         Ok(service)
     }
 
-    async fn section(
+    /// Reads sections with WSDL, and those to which references lead.
+    async fn sections(
         &mut self,
         hosted: &Hosted,
         mut documents: Documents,
-        base: &str,
-        section: WsdlSection,
+        contact: &Contact,
+        sections: Vec<WsdlSection>,
+        dialect: Dialect,
     ) -> Result<Documents, Error> {
-        match section {
-            WsdlSection::Inline(element) => {
-                let location = base.to_owned();
-                let parsed = self.shared.http.parsers().run(move || {
-                    documents.inline(&location, &element);
-                    documents
-                });
-                Ok(parsed.await?)
-            }
-            WsdlSection::Location(location) => {
-                self.fetch(Kind::Wsdl, documents, base, &location).await
-            }
-            WsdlSection::Reference(reference) => {
-                let detail = format!("{} at {}", hosted.service_id, reference.address);
-                documents.note("WSDL by reference is not read", detail, None);
-                Ok(documents)
+        // Each section with the location to which it is relative.
+        let mut open = VecDeque::new();
+        let add = |open: &mut VecDeque<_>, base: &Contact, sections: Vec<WsdlSection>| {
+            open.extend(
+                sections
+                    .into_iter()
+                    .map(|section| (base.to_string(), section)),
+            );
+        };
+        add(&mut open, contact, sections);
+        let mut references = Vec::new();
+        while let Some((base, section)) = open.pop_front() {
+            match section {
+                WsdlSection::Inline(element) => {
+                    let parsed = self.shared.http.parsers().run(move || {
+                        documents.inline(&base, &element);
+                        documents
+                    });
+                    documents = parsed.await?;
+                }
+                WsdlSection::Location(location) => {
+                    documents = self.fetch(Kind::Wsdl, documents, &base, &location).await?;
+                }
+                WsdlSection::Reference(reference) if references.contains(&reference) => {}
+                WsdlSection::Reference(_) if references.len() == REFERENCES_MAX => {
+                    let detail = format!("{} has more than {REFERENCES_MAX}", hosted.service_id);
+                    documents.note("too many metadata references", detail, None);
+                }
+                WsdlSection::Reference(reference) => {
+                    match self.referenced(&reference, dialect).await {
+                        Ok((contact, sections)) => add(&mut open, &contact, sections),
+                        Err(error) => {
+                            let detail =
+                                format!("{} at {}: {error}", hosted.service_id, reference.address);
+                            let hint = error.hint();
+                            documents.note("metadata reference not read", detail, hint.as_deref());
+                            documents.unread_if_wsdl(Kind::Wsdl);
+                        }
+                    }
+                    references.push(reference);
+                }
             }
         }
+        Ok(documents)
+    }
+
+    /// The metadata to which a reference leads, by Get (WS-MetadataExchange 2004/09, MetadataReference):
+    /// a WSDL, or metadata with sections.
+    async fn referenced(
+        &self,
+        reference: &EndpointReference,
+        dialect: Dialect,
+    ) -> Result<(Contact, Vec<WsdlSection>), Error> {
+        let address = &reference.address;
+        let checked = self.shared.options.policy.check(address, self.device);
+        let contact = checked.map_err(|refusal| Error::Refused {
+            address: address.to_string(),
+            refusal,
+        })?;
+        let request = transfer_get(dialect.addressing(), reference, self.shared.message_id());
+        let signer = self.signer.as_ref();
+        let http = &self.shared.http;
+        let answer = self.shared.ask(http, &contact, &request, signer).await?;
+        let envelope = answer.envelope;
+        let reading = http.parsers().run(move || {
+            let body = envelope.and_then(|envelope| envelope.body.into_iter().next())?;
+            if body.name.is(wsdl::NAMESPACE, "definitions") {
+                return Some(vec![WsdlSection::Inline(body)]);
+            }
+            let (metadata, ..) = Metadata::from_element(&body)?;
+            Some(metadata.wsdl)
+        });
+        let read = reading.await?.ok_or_else(|| Error::Answer {
+            operation: GET,
+            what: "it has neither a WSDL nor mex:Metadata".to_owned(),
+        });
+        Ok((contact, read?))
     }
 
     /// Fetches the imports of WSDL and schemas, each location once.

@@ -11,7 +11,9 @@ use chappe_soap::wsdl::Wsdl;
 use chappe_xml::Name;
 
 use super::Found;
+use super::documents::Documents;
 use super::turns::Turn;
+use crate::Error;
 
 /// The description of a device.
 #[derive(Debug, Clone)]
@@ -99,6 +101,54 @@ impl HostedService {
             unread: None,
             signer: self.signer.clone(),
         }
+    }
+
+    /// A service that no device hosts, such as one of another stack, from its address and its WSDL with
+    /// the imported documents. It is called like one of a device.
+    ///
+    /// # Errors
+    /// The address is not one of HTTP, or a document cannot be used.
+    pub fn from_documents(address: &str, documents: Vec<Document>) -> Result<Self, Error> {
+        let contact = Contact::parse(address, 0);
+        let contact = contact.map_err(|refusal| Error::Misuse(format!("{address}: {refusal}")))?;
+        let mut read = Documents::of_service();
+        for document in documents {
+            read.given(&document);
+        }
+        if let Some(note) = read.notes.first() {
+            return Err(Error::Misuse(format!("{}: {}", note.reason, note.detail)));
+        }
+        let port_types = read.wsdl.port_types.iter();
+        Ok(Self {
+            id: address.to_owned(),
+            types: port_types.map(|port_type| port_type.name.clone()).collect(),
+            endpoint: EndpointReference::new(address.to_owned()),
+            contact,
+            dialect: Dialect::V2009,
+            wsdl: read.wsdl,
+            schemas: read.schemas,
+            documents: read.read,
+            unread: None,
+            signer: None,
+        })
+    }
+
+    /// The locations of documents that its documents import, and that are not among them.
+    #[must_use]
+    pub fn missing_documents(&self) -> Vec<String> {
+        let imports = self
+            .wsdl
+            .imports
+            .iter()
+            .map(|import| import.location.clone());
+        let schemas = self.schemas.missing().into_iter();
+        let schemas = schemas.map(|reference| reference.location);
+        let known = |location: &String| {
+            let mut documents = self.documents.iter();
+            documents.any(|document| document.location.ends_with(location.as_str()))
+        };
+        let locations = imports.chain(schemas).flatten();
+        locations.filter(|location| !known(location)).collect()
     }
 
     /// The actions of its events, from its WSDL.

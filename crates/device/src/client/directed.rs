@@ -42,6 +42,12 @@ async fn probe(
     search: &Search,
     dialect: Dialect,
 ) -> Result<Vec<Found>, Error> {
+    let Some(match_by) = search.match_by.attribute(dialect) else {
+        let name = search.match_by.uri(Dialect::V2009);
+        return Err(Error::Misuse(format!(
+            "the 2005 dialect has no rule {name}"
+        )));
+    };
     let types = search.types.iter().map(|name| dialect.translate(name));
     let message = Message {
         dialect,
@@ -54,7 +60,7 @@ async fn probe(
         content: Content::Probe(Probe {
             types: types.collect(),
             scopes: search.scopes.iter().cloned().map(Into::into).collect(),
-            match_by: None,
+            match_by,
         }),
     };
     let asking = shared

@@ -107,6 +107,7 @@ impl Shared {
             id,
             types: search.types.clone(),
             scopes: search.scopes.iter().cloned().map(Into::into).collect(),
+            match_by: search.match_by,
             timeout: search.timeout,
         };
         self.command(command).await?;

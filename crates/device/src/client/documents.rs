@@ -3,11 +3,11 @@
 //! Documents are untrusted and may have megabytes. Every function here takes time in proportion to their
 //! bytes, which are limited, and runs only on the threads of
 
-use chappe_soap::schema::Schemas;
+use chappe_soap::schema::{NAMESPACE as SCHEMA, Schemas};
 use chappe_soap::wsdl::Wsdl;
 use chappe_xml::{Element, Limits, Reason};
 
-use super::{Document, Note};
+use super::{ClientOptions, Document, Note};
 
 /// The largest number of notes of one description. Default 100: further ones do not help.
 pub(super) const NOTES_MAX: usize = 100;
@@ -101,6 +101,25 @@ impl Documents {
                 self.read.push(Document { location, text });
             }
         }
+    }
+
+    /// No documents of one service yet, within the usual limits.
+    pub(super) fn of_service() -> Self {
+        Self {
+            bytes_left: ClientOptions::default().description_bytes,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a document that the application has: the first is a WSDL, a further one also a schema.
+    pub(super) fn given(&mut self, document: &Document) {
+        let limits = Limits::default();
+        let is_schema = !self.read.is_empty()
+            && Element::parse_within(document.text.as_bytes(), limits)
+                .is_ok_and(|root| root.name.is(SCHEMA, "schema"));
+        let kind = if is_schema { Kind::Schema } else { Kind::Wsdl };
+        let (location, text) = (&document.location, document.text.as_bytes());
+        self.text(kind, location, text, limits.bytes);
     }
 
     /// Adds a WSDL document with the schemas inside.

@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use chappe_dpws::discovery as machine;
 use chappe_dpws::discovery::client::{Command, Config};
+use chappe_dpws::discovery::{self as machine, MatchRule};
 use chappe_dpws::{Dialect, exchange};
 use chappe_identity::{AddressPolicy, CertificateName, Contact};
 use chappe_soap::{Body, EndpointReference, Envelope, LazyEnvelope};
@@ -127,8 +127,11 @@ impl Default for ClientOptions {
 pub struct Search {
     /// All of these types; an empty list matches everything. Names of DPWS are translated to each dialect.
     pub types: Vec<Name>,
-    /// All of these scopes, by the default rule (prefix of path segments).
+    /// All of these scopes.
     pub scopes: Vec<String>,
+    /// The rule by which scopes match; the default compares prefixes of path segments. A dialect without
+    /// the rule is not asked.
+    pub match_by: MatchRule,
     /// Time for which answers are accepted. Default 3 s: devices may wait 2.5 s before they answer.
     pub timeout: Duration,
 }
@@ -138,6 +141,7 @@ impl Default for Search {
         Self {
             types: Vec::new(),
             scopes: Vec::new(),
+            match_by: MatchRule::default(),
             timeout: Duration::from_secs(3),
         }
     }
@@ -264,6 +268,7 @@ impl DeviceClient {
             to,
             types: search.types.clone(),
             scopes: search.scopes.iter().cloned().map(Into::into).collect(),
+            match_by: search.match_by,
             timeout: search.timeout,
         };
         self.shared.command(command).await?;

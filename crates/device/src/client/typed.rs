@@ -56,9 +56,14 @@ impl<E> From<Error> for CallError<E> {
 pub enum Received<T> {
     /// The event, and the time of its arrival.
     Event(T, SystemTime),
-    /// The device granted the subscription, for the first time or after an end: earlier events may be
-    /// missing.
+    /// The device granted the subscription: events follow.
     Subscribed {
+        /// The granted lease; it is renewed in time.
+        granted: Duration,
+    },
+    /// The device granted the subscription again after it had ended, for example because the device
+    /// restarted: events in between are missing.
+    SubscribedAgain {
         /// The granted lease; it is renewed in time.
         granted: Duration,
     },
@@ -76,6 +81,7 @@ pub struct Events<T> {
     subscription: Subscription,
     action: String,
     element: Name,
+    was_subscribed: bool,
     message: PhantomData<fn() -> T>,
 }
 
@@ -90,7 +96,12 @@ impl<T: Message> Events<T> {
                         Err(error) => Received::Unreadable(error),
                     }
                 }
-                Delivery::Subscribed { granted } => Received::Subscribed { granted },
+                Delivery::Subscribed { granted } => {
+                    match std::mem::replace(&mut self.was_subscribed, true) {
+                        false => Received::Subscribed { granted },
+                        true => Received::SubscribedAgain { granted },
+                    }
+                }
                 Delivery::Ended(reason) => Received::Ended(reason),
                 Delivery::Trouble { detail, .. } => Received::Trouble(detail),
                 Delivery::Notification(_) | Delivery::Renewed { .. } => continue,
@@ -153,6 +164,7 @@ impl DeviceClient {
             subscription: subscription.await?,
             action,
             element,
+            was_subscribed: false,
             message: PhantomData,
         })
     }

@@ -1,5 +1,6 @@
 //! The WSDL of a service.
 
+use chappe_dpws::Dialect;
 use chappe_dpws::hosting::HostedService;
 use chappe_soap::wsdl::{
     Message, Operation, OperationMessage, Part, Port, ServicePorts, Wsdl, default_action,
@@ -47,6 +48,10 @@ impl Service {
             }
         }
         wsdl.schemas = vec![schema];
+        // A client looks for the profile of its own dialect (DPWS 1.1, R2037 and R2041).
+        wsdl.assertions = [Dialect::V2009, Dialect::V2005]
+            .map(|dialect| dialect.dpws_name("Profile"))
+            .into();
         let ports = wsdl.bindings.iter().map(|binding| Port {
             name: format!("{}Port", binding.port_type.local),
             binding: binding.name.clone(),

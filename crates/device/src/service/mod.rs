@@ -2,6 +2,7 @@
 
 mod describe;
 mod event;
+mod requester;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::host::Operation;
 
 pub use event::Event;
 pub(crate) use event::Outlet;
+pub use requester::Requester;
 
 /// The subcode of the fault for a request that its type cannot take.
 const INVALID: &str = "InvalidMessage";
@@ -197,13 +199,14 @@ impl Service {
             let asked = read::<Q>(&namespace, &request, invocation.body.as_ref());
             let (answer, namespace) = (answer.clone(), namespace.clone());
             let response = Arc::clone(&response);
-            Box::pin(async move {
+            let requester = Requester::of(&invocation);
+            Box::pin(requester.answering(async move {
                 let asked = asked?;
                 match answer(asked).await {
                     Ok(answered) => Ok(Some(Body::of(&namespace, &response, &answered))),
                     Err(refused) => Err(refused.to_fault(&namespace)),
                 }
-            })
+            }))
         });
         let operation = ServiceOperation::request(name, input, output);
         let handler = Some(handler);
@@ -228,10 +231,11 @@ impl Service {
         let handler: Operation = Arc::new(move |invocation: Invocation| {
             let asked = read::<Q>(&namespace, &request, invocation.body.as_ref());
             let act = act.clone();
-            Box::pin(async move {
+            let requester = Requester::of(&invocation);
+            Box::pin(requester.answering(async move {
                 act(asked?).await;
                 Ok(None)
-            })
+            }))
         });
         let entry = Entry {
             operation: ServiceOperation::one_way(name, input),

@@ -30,6 +30,23 @@ fn wsdl(elements: usize) -> Element {
     wsdl.to_element()
 }
 
+/// A metadata reference to this path of the device.
+fn reference(path: &str) -> WsdlSection {
+    WsdlSection::Reference(EndpointReference::new(path.to_owned()))
+}
+
+/// The sections with whole addresses.
+fn whole(sections: &[WsdlSection], local: SocketAddr) -> Vec<WsdlSection> {
+    let sections = sections.iter().map(|section| match section {
+        WsdlSection::Reference(reference) if reference.address.starts_with('/') => {
+            let address = format!("http://{local}{}", reference.address);
+            WsdlSection::Reference(EndpointReference::new(address))
+        }
+        section => section.clone(),
+    });
+    sections.collect()
+}
+
 /// A device whose service returns `sections`; if they are empty it never answers the service's
 /// GetMetadata.
 fn device(at: &str, sections: Vec<WsdlSection>) -> (Server, Found) {
@@ -44,7 +61,18 @@ fn device(at: &str, sections: Vec<WsdlSection>) -> (Server, Found) {
                 if sections.is_empty() {
                     std::future::pending::<()>().await;
                 }
-                metadata.wsdl.clone_from(&sections);
+                metadata.wsdl = whole(&sections, request.local);
+            } else if request.path == "/metadata" {
+                metadata.wsdl = vec![WsdlSection::Inline(wsdl(1))];
+            } else if request.path.starts_with("/again") {
+                // Itself, another one that does the same, and one with the metadata.
+                let next = format!("{}x", request.path);
+                let sections = ["/again", &next, "/metadata"].map(reference);
+                metadata.wsdl = whole(&sections, request.local);
+            } else if request.path == "/wsdl" {
+                let mut answer = transfer_get_response(&asked, &metadata, "urn:uuid:1");
+                answer.body = vec![wsdl(1)];
+                return Response::soap(&answer);
             } else {
                 metadata.this_model = Some(ThisModel::default());
                 metadata.this_device = Some(ThisDevice {
@@ -132,4 +160,32 @@ async fn a_description_has_a_deadline() {
     assert_eq!(error.reason(), "description too slow");
     assert!(error.hint().is_some());
     assert!(!client.drops().about(&found.endpoint).is_empty());
+}
+
+#[tokio::test]
+async fn references_to_metadata_are_followed() {
+    for (address, path) in [("127.0.6.4:0", "/wsdl"), ("127.0.6.5:0", "/metadata")] {
+        let described = described_within(address, vec![reference(path)], 1 << 20).await;
+        assert_eq!(described.services[0].events(), [REPORT], "{path}");
+        assert_eq!(described.notes, [], "{path}");
+    }
+}
+
+#[tokio::test]
+async fn references_that_lead_on_and_on_are_left() {
+    let described = described_within("127.0.6.6:0", vec![reference("/again")], 1 << 20).await;
+    assert_eq!(described.services[0].events(), [REPORT]);
+    assert!(reasons(&described).contains(&"too many metadata references"));
+}
+
+#[tokio::test]
+async fn a_reference_to_another_host_is_refused_by_the_policy() {
+    let foreign = WsdlSection::Reference(EndpointReference::new("http://127.0.6.9:1/wsdl"));
+    let absent =
+        described_within("127.0.6.7:0", vec![foreign, reference("/nowhere")], 1 << 20).await;
+    let notes = absent.notes.iter();
+    let notes = notes.filter(|note| note.reason == "metadata reference not read");
+    let notes: Vec<_> = notes.collect();
+    assert_eq!(notes.len(), 1, "{:?}", absent.notes);
+    assert!(notes[0].detail.contains("127.0.6.9"), "{notes:?}");
 }

@@ -3,6 +3,7 @@
 mod common;
 mod described_in_a_file;
 mod documents;
+mod generated;
 mod learned;
 #[path = "../../../soap/tests/it/security/mutation.rs"]
 mod mutation;

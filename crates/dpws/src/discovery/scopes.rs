@@ -9,10 +9,11 @@ use super::Probe;
 use crate::Dialect;
 
 /// A rule that compares the scopes of a Probe with those of a target service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum MatchRule {
     /// The default: same scheme and authority, and a prefix of the path's segments. Named `rfc3986`
     /// in the 2009 dialect and `rfc2396` in the 2005 one.
+    #[default]
     Rfc3986,
     /// Equal 128 bits.
     Uuid,
@@ -51,6 +52,21 @@ impl MatchRule {
                 .map_or("rfc3986", |(_, name)| name),
         };
         format!("{}/{name}", dialect.discovery())
+    }
+
+    /// The rule with this name in the 2009 dialect.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        let found = Self::NAMES.iter().find(|(_, known)| *known == name);
+        found.map(|(rule, _)| *rule)
+    }
+
+    /// The attribute `MatchBy` of a Probe by this rule, which the default rule does not need; `None` if
+    /// the dialect does not have the rule, so that it cannot ask.
+    #[must_use]
+    pub fn attribute(self, dialect: Dialect) -> Option<Option<Str>> {
+        let has_rule = Self::all(dialect).any(|rule| rule == self);
+        has_rule.then(|| (self != Self::default()).then(|| self.uri(dialect).into()))
     }
 
     /// The rule with this URI, if the dialect has it.

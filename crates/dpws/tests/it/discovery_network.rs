@@ -11,7 +11,7 @@ use crate::network::{Faults, Network, host};
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::client::{Command, Event};
 use chappe_dpws::discovery::target_service::Command as TargetCommand;
-use chappe_dpws::discovery::{DropReason, Interface, Message, Target};
+use chappe_dpws::discovery::{DropReason, Interface, MatchRule, Message, Target};
 use chappe_soap::Envelope;
 
 fn probe(id: u64) -> Command {
@@ -19,6 +19,7 @@ fn probe(id: u64) -> Command {
         id,
         types: vec![Dialect::V2009.device_type()],
         scopes: Vec::new(),
+        match_by: MatchRule::default(),
         timeout: Duration::from_secs(10),
     }
 }

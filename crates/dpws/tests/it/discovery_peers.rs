@@ -10,7 +10,7 @@ use crate::network::{Faults, Network, host};
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::client::{Command, Event, Via};
 use chappe_dpws::discovery::target_service::{AMPLIFICATION_MAX, Command as TargetCommand};
-use chappe_dpws::discovery::{Content, DropReason, Message};
+use chappe_dpws::discovery::{Content, DropReason, MatchRule, Message};
 use chappe_soap::Envelope;
 use chappe_xml::Name;
 
@@ -35,6 +35,7 @@ fn client_with_probe() -> (Network, usize, Vec<(String, Message)>) {
         id: 1,
         types: Vec::new(),
         scopes: Vec::new(),
+        match_by: MatchRule::default(),
         timeout: Duration::from_secs(5),
     };
     network.command_client(client, probe);
@@ -491,6 +492,7 @@ fn a_device_of_both_dialects_is_one_in_the_newer() {
             id: 1,
             types: vec![Dialect::V2009.device_type()],
             scopes: Vec::new(),
+            match_by: MatchRule::default(),
             timeout: Duration::from_secs(5),
         };
         network.command_client(client, probe);
@@ -502,5 +504,84 @@ fn a_device_of_both_dialects_is_one_in_the_newer() {
         assert_eq!(known.len(), 1);
         assert_eq!(known[0].dialect, expected);
         assert_eq!(known[0].target.types, [expected.device_type()]);
+    }
+}
+
+#[test]
+fn a_search_uses_the_rule_that_it_names() {
+    let path = "http://example.org/ward/3";
+    let uuid = "uuid:6ba7b810-9dad-11d1-80b4-00c04fd430c8";
+    let ldap = "ldap://example.org/ou=ward,o=clinic";
+    for (rule, asked, offered, is_found) in [
+        (
+            MatchRule::Rfc3986,
+            Some("http://example.org/ward"),
+            Some(path),
+            true,
+        ),
+        (
+            MatchRule::Strcmp0,
+            Some("http://example.org/ward"),
+            Some(path),
+            false,
+        ),
+        (MatchRule::Strcmp0, Some(path), Some(path), true),
+        (
+            MatchRule::Uuid,
+            Some("UUID:6BA7B810-9DAD-11D1-80B4-00C04FD430C8"),
+            Some(uuid),
+            true,
+        ),
+        (MatchRule::Uuid, Some(path), Some(path), false),
+        (
+            MatchRule::Ldap,
+            Some("ldap://example.org/o=clinic"),
+            Some(ldap),
+            true,
+        ),
+        (
+            MatchRule::Ldap,
+            Some("ldap://example.org/o=other"),
+            Some(ldap),
+            false,
+        ),
+        (MatchRule::None, None, Some(path), false),
+        (MatchRule::None, None, None, true),
+    ] {
+        for dialect in [Dialect::V2009, Dialect::V2005] {
+            let mut network = Network::new(4, Faults::NONE);
+            let client = network.client(host(1), |_| {});
+            let target = network.target(host(2), ENDPOINT, |config| {
+                config.dialects = vec![dialect];
+                config.scopes = offered.into_iter().map(Into::into).collect();
+            });
+            network.command_target(target, TargetCommand::Start);
+            network.run(Duration::from_secs(10));
+            let probe = Command::Probe {
+                id: 7,
+                types: vec![Dialect::V2009.device_type()],
+                scopes: asked.into_iter().map(Into::into).collect(),
+                match_by: rule,
+                timeout: Duration::from_secs(5),
+            };
+            network.command_client(client, probe);
+            network.run(Duration::from_secs(10));
+            let counts = network
+                .client_events
+                .iter()
+                .filter_map(|(_, event)| match event {
+                    Event::ProbeEnded { id: 7, count } => Some(*count),
+                    _ => None,
+                });
+            let counts: Vec<_> = counts.collect();
+            // The older dialect does not have the rule `none`: such a device is not asked.
+            let has_rule = MatchRule::all(dialect).any(|known| known == rule);
+            let expected = usize::from(is_found && has_rule);
+            assert_eq!(
+                counts,
+                [expected],
+                "{rule:?} {asked:?} {offered:?} {dialect:?}"
+            );
+        }
     }
 }

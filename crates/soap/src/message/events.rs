@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use chappe_xml::{Error, Event, EventSource, Name, Reason, Value};
 
-use super::reader::Part;
+use super::reader::{Part, ReadError};
 
 /// Reads the parts of an element from events, as [`Pull`](chappe_xml::text::Pull) does from text.
 pub(super) struct EventParts<'s> {
@@ -14,6 +14,19 @@ pub(super) struct EventParts<'s> {
     name: Name,
     /// The last value, if its source gives it in pieces.
     text: String,
+    /// The event after the attributes that were asked for.
+    pending: Option<Event<'static>>,
+}
+
+/// The next event: a pending one first.
+fn next<'e>(
+    source: &'e mut dyn EventSource,
+    pending: &mut Option<Event<'static>>,
+) -> Result<Option<Event<'e>>, Error> {
+    match pending.take() {
+        Some(event) => Ok(Some(event)),
+        None => source.next_event(),
+    }
 }
 
 impl<'s> EventParts<'s> {
@@ -22,12 +35,39 @@ impl<'s> EventParts<'s> {
             source,
             name: Name::default(),
             text: String::new(),
+            pending: None,
+        }
+    }
+
+    /// Right after a start: its attributes without namespace, by name.
+    pub(super) fn attributes(
+        &mut self,
+        take: &mut dyn FnMut(&str, &str) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        loop {
+            self.pending = match next(self.source, &mut self.pending)? {
+                Some(Event::Namespace { .. }) => continue,
+                Some(Event::Attribute(name, value)) => {
+                    if name.namespace.is_empty() {
+                        take(&name.local, &value.lexical())?;
+                    }
+                    continue;
+                }
+                Some(Event::StartElement(name)) => Some(Event::StartElement(name)),
+                Some(Event::Text(value)) => {
+                    let text = value.into_lexical().into_owned();
+                    Some(Event::Text(Value::Text(text.into())))
+                }
+                Some(Event::EndElement) => Some(Event::EndElement),
+                None => None,
+            };
+            return Ok(());
         }
     }
 
     pub(super) fn next_part(&mut self) -> Result<Option<Part<'_>>, Error> {
         loop {
-            match self.source.next_event()? {
+            match next(self.source, &mut self.pending)? {
                 Some(Event::StartElement(name)) => self.name = name,
                 Some(Event::EndElement) => return Ok(Some(Part::End)),
                 Some(Event::Text(value)) => {
@@ -54,7 +94,7 @@ impl<'s> EventParts<'s> {
     pub(super) fn value(&mut self) -> Result<Option<Cow<'_, str>>, Error> {
         self.text.clear();
         loop {
-            match self.source.next_event()? {
+            match next(self.source, &mut self.pending)? {
                 Some(Event::Text(Value::Text(text))) => self.text.push_str(&text),
                 Some(Event::Text(value)) => {
                     // Writing to a string cannot fail.

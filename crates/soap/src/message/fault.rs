@@ -100,17 +100,22 @@ pub fn declared<T: Message>(
     fault
 }
 
-/// The message in the detail of a fault of this name.
+/// The message in the detail of a fault of this name. Stacks that write no subcode say only by the
+/// element of the detail which fault it is.
 #[doc(hidden)]
 #[must_use]
 pub fn detail_of<T: Message>(fault: &Fault, namespace: &Namespace, name: &str) -> Option<T> {
-    let subcode = fault.subcode.as_ref()?;
-    if !subcode.is(namespace, name) {
+    if let Some(subcode) = &fault.subcode
+        && !subcode.is(namespace, name)
+    {
         return None;
     }
     match fault.detail.first() {
         Some(detail) => from_element(namespace, name, detail).ok(),
         // A detail without content may be left out.
-        None => from_element(namespace, name, &to_element(namespace, name, &())).ok(),
+        None if fault.subcode.is_some() => {
+            from_element(namespace, name, &to_element(namespace, name, &())).ok()
+        }
+        None => None,
     }
 }

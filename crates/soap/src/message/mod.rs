@@ -1,8 +1,8 @@
 //! Messages as Rust types: schema, reader and writer in one.
 //!
-//! `#[derive(Message)]` makes a struct with named fields the content of an element, and an enum
-//! without fields a string with permitted values. The namespace and the element's name are the
-//! service's, so one type can be the message of several services.
+//! `#[derive(Message)]` makes a struct with named fields the content of an element, an enum without
+//! fields a string with permitted values, and an enum with fields a choice of elements. The namespace
+//! and the element's name are the service's, so one type can be the message of several services.
 //!
 //! | in Rust | in the schema |
 //! |---|---|
@@ -10,6 +10,9 @@
 //! | `Option<T>` | an optional element |
 //! | `Vec<T>` | a repeated element, also none |
 //! | a struct, an enum | a named type |
+//! | `#[attribute]`, with `T` or `Option<T>` of a value | an attribute without namespace |
+//! | `#[text]`, besides attributes only | the text of the element |
+//! | `#[choice]`, with an enum, or `Option` or `Vec` of it | a choice of elements, not in one of their own |
 //! | `bool`, `String`, `f32`, `f64`, integers from 8 to 64 bits except `u8` | the built-in type |
 //! | `Vec<u8>` | `xs:base64Binary` |
 //! | [`Duration`](std::time::Duration) | `xs:duration` |
@@ -19,7 +22,9 @@
 //!
 //! Attributes of a field: `#[unit("Cel")]` is the UCUM code of its quantity,
 //! `#[sample_period_ms(4)]` the period of its samples, `#[name("Celsius")]` its name in messages,
-//! also for variants. Doc comments become the schema's documentation.
+//! also for variants. `#[message(namespace = "urn:y")]` at a type is the namespace of its elements, if it
+//! is not that of the message; in `""` they are unqualified. Doc comments become the schema's
+//! documentation.
 //!
 //! ```
 //! use chappe_soap::message::{self, Message};
@@ -61,10 +66,20 @@
 //! #[derive(chappe_soap::message::Message)]
 //! struct Wave { #[sample_period_ms(4)] volts: Vec<f64> }
 //! ```
-//! a variant has no fields unless it is a fault,
+//! an element's text is not mixed with other elements,
 //! ```compile_fail
 //! #[derive(chappe_soap::message::Message)]
-//! enum Mode { Off, Level(f64) }
+//! struct Level { #[text] level: f64, limits: f64 }
+//! ```
+//! an attribute is a single value,
+//! ```compile_fail
+//! #[derive(chappe_soap::message::Message)]
+//! struct Tags { #[attribute] tags: Vec<String> }
+//! ```
+//! an alternative has one field without name,
+//! ```compile_fail
+//! #[derive(chappe_soap::message::Message)]
+//! enum Mode { Off, Level { percent: f64 } }
 //! ```
 //! and two fields cannot have one name.
 //! ```compile_fail
@@ -73,8 +88,8 @@
 //! ```
 //!
 //! Reading is strict: an element that the type does not have, a missing or repeated one, and a
-//! value outside its type are errors that name the field. Order is not checked. Attributes are
-//! ignored. Not supported: attributes as fields, choices, generic types.
+//! value outside its type are errors that name the field. Order is not checked. Attributes that the type
+//! does not have are ignored. Not supported: qualified attributes, generic types.
 
 mod events;
 mod fault;
@@ -86,15 +101,14 @@ mod writer;
 use chappe_xml::text::Pull;
 use chappe_xml::{Builder, Element, EventSource, Limits};
 
-use crate::schema::LexicalError;
-
+pub use crate::schema::LexicalError;
 pub use chappe_message_derive::{Fault, Message};
 #[doc(no_inline)]
 pub use chappe_xml::{Error as WriteError, Name, Namespace};
 pub use fault::{FaultNames, Faults, declared, detail_of};
 pub use reader::{ReadError, ReadReason, Reader};
 pub use types::{Fields, Notes, Types, TypesError};
-pub use values::{Quantity, Sampled, Samples, Simple};
+pub use values::{Quantity, Sampled, Samples, Simple, Text};
 pub use writer::Writer;
 
 /// The content of an element as a Rust type. Made by `#[derive(Message)]`, see the
@@ -137,11 +151,8 @@ pub trait Field: Sized {
     /// The least and the largest number of elements; `None` is any number.
     const OCCURS: (u32, Option<u32>);
 
-    /// Writes its elements.
-    ///
-    /// # Errors
-    /// Those of the sink.
-    fn write(&self, name: &'static str, writer: &mut Writer<'_>) -> Result<(), WriteError>;
+    /// Its elements.
+    fn items(&self) -> impl Iterator<Item = &Self::Item>;
 
     /// Adds an element; `false` if there is one already.
     fn add(slot: &mut Self::Slot, item: Self::Item) -> bool;
@@ -155,8 +166,8 @@ impl<T: Message> Field for T {
     type Slot = Option<T>;
     const OCCURS: (u32, Option<u32>) = (1, Some(1));
 
-    fn write(&self, name: &'static str, writer: &mut Writer<'_>) -> Result<(), WriteError> {
-        writer.element(name, self)
+    fn items(&self) -> impl Iterator<Item = &T> {
+        std::iter::once(self)
     }
 
     fn add(slot: &mut Option<T>, item: T) -> bool {
@@ -173,11 +184,8 @@ impl<T: Message> Field for Option<T> {
     type Slot = Self;
     const OCCURS: (u32, Option<u32>) = (0, Some(1));
 
-    fn write(&self, name: &'static str, writer: &mut Writer<'_>) -> Result<(), WriteError> {
-        match self {
-            Some(item) => writer.element(name, item),
-            None => Ok(()),
-        }
+    fn items(&self) -> impl Iterator<Item = &T> {
+        self.iter()
     }
 
     fn add(slot: &mut Self, item: T) -> bool {
@@ -194,8 +202,8 @@ impl<T: Message> Field for Vec<T> {
     type Slot = Self;
     const OCCURS: (u32, Option<u32>) = (0, None);
 
-    fn write(&self, name: &'static str, writer: &mut Writer<'_>) -> Result<(), WriteError> {
-        self.iter().try_for_each(|item| writer.element(name, item))
+    fn items(&self) -> impl Iterator<Item = &T> {
+        self.iter()
     }
 
     fn add(slot: &mut Self, item: T) -> bool {
@@ -205,6 +213,77 @@ impl<T: Message> Field for Vec<T> {
 
     fn finish(slot: Self) -> Option<Self> {
         Some(slot)
+    }
+}
+
+/// A choice of elements, which is the content of an element or a part of it. Made by
+/// `#[derive(Message)]` from an enum whose variants have fields.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no choice",
+    note = "`#[choice]` belongs to an enum with `#[derive(Message)]` whose variants have a field, or to \
+            an `Option` or `Vec` of it"
+)]
+pub trait Choice: Message {
+    /// The names of the elements.
+    const NAMES: &'static [&'static str];
+
+    /// Declares the elements.
+    fn declare_alternatives(fields: &mut Fields<'_>);
+
+    /// Writes its element.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    fn write_alternative(&self, writer: &mut Writer<'_>) -> Result<(), WriteError>;
+
+    /// Reads the content of the element of this position in `NAMES`.
+    ///
+    /// # Errors
+    /// The content is not of this type.
+    fn read_alternative(position: usize, reader: &mut Reader<'_>) -> Result<Self, ReadError>;
+}
+
+/// A field in an attribute: a [`Text`], or an `Option` of it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an attribute",
+    note = "an attribute is a built-in type, `Samples` or an enum without fields, or an `Option` of it"
+)]
+pub trait AttributeField: Sized {
+    /// The value.
+    type Value: Text;
+    /// Whether the attribute must be there.
+    const IS_REQUIRED: bool;
+
+    /// The value, if there is one.
+    fn value(&self) -> Option<&Self::Value>;
+
+    /// The field; `None` if a value is missing.
+    fn from_value(value: Option<Self::Value>) -> Option<Self>;
+}
+
+impl<T: Text> AttributeField for T {
+    type Value = T;
+    const IS_REQUIRED: bool = true;
+
+    fn value(&self) -> Option<&T> {
+        Some(self)
+    }
+
+    fn from_value(value: Option<T>) -> Option<Self> {
+        value
+    }
+}
+
+impl<T: Text> AttributeField for Option<T> {
+    type Value = T;
+    const IS_REQUIRED: bool = false;
+
+    fn value(&self) -> Option<&T> {
+        self.as_ref()
+    }
+
+    fn from_value(value: Option<T>) -> Option<Self> {
+        Some(value)
     }
 }
 
@@ -266,6 +345,14 @@ pub fn from_source<T: Message>(
     limits: Limits,
 ) -> Result<T, ReadError> {
     Reader::new(source, namespace, limits).root(name)
+}
+
+/// The position of a text among the values of an enumeration.
+#[doc(hidden)]
+pub fn variant(values: &[&str], text: &str) -> Result<usize, LexicalError> {
+    let trimmed = text.trim();
+    let position = values.iter().position(|value| *value == trimmed);
+    position.ok_or_else(|| lexical("value of its enumeration", text))
 }
 
 /// The text is not a value of this type.

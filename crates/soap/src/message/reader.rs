@@ -7,7 +7,7 @@ use chappe_xml::text::Pull;
 use chappe_xml::{EventSource, Limits, Name, Namespace, Reason};
 
 use super::events::EventParts;
-use super::{Field, Message};
+use super::{AttributeField, Choice, Field, Message};
 use crate::schema::LexicalError;
 
 /// Bytes charged for each element, as for one in a tree.
@@ -19,7 +19,7 @@ pub(super) use chappe_xml::text::Part;
 /// source, such as a tree or an EXI reader.
 pub struct Reader<'s> {
     source: Source<'s>,
-    namespace: &'s Namespace,
+    namespace: Namespace,
     /// What is left of the limit of expanded bytes.
     left: usize,
     bound: usize,
@@ -52,6 +52,21 @@ impl Source<'_> {
         match self {
             Self::Text(text) => text.value(),
             Self::Events(events) => events.value(),
+        }
+    }
+
+    /// Right after a start: its attributes without namespace, by name.
+    fn attributes(
+        &mut self,
+        take: &mut dyn FnMut(&str, &str) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        match self {
+            Self::Text(text) => {
+                let attributes = text.attributes();
+                let mut own = attributes.filter(|(namespace, ..)| namespace.is_empty());
+                own.try_for_each(|(_, local, value)| take(local, value))
+            }
+            Self::Events(events) => events.attributes(take),
         }
     }
 }
@@ -145,24 +160,34 @@ fn truncated() -> ReadError {
     chappe_xml::Error { offset: 0, reason }.into()
 }
 
+/// The name of an attribute, for errors.
+fn at(name: &str) -> String {
+    format!("@{name}")
+}
+
+/// The elements of a choice, for errors.
+fn alternatives<T: Field<Item: Choice>>() -> String {
+    T::Item::NAMES.join("|")
+}
+
 impl<'s> Reader<'s> {
     /// Creates a reader of events. The source limits the depth and the number of elements, the reader
     /// their memory.
     #[must_use]
-    pub fn new(source: &'s mut dyn EventSource, namespace: &'s Namespace, limits: Limits) -> Self {
+    pub fn new(source: &'s mut dyn EventSource, namespace: &Namespace, limits: Limits) -> Self {
         Self::of(Source::Events(EventParts::new(source)), namespace, limits)
     }
 
     /// Creates a reader of text.
     #[must_use]
-    pub fn of_text(text: Pull<'s>, namespace: &'s Namespace, limits: Limits) -> Self {
+    pub fn of_text(text: Pull<'s>, namespace: &Namespace, limits: Limits) -> Self {
         Self::of(Source::Text(text), namespace, limits)
     }
 
-    fn of(source: Source<'s>, namespace: &'s Namespace, limits: Limits) -> Self {
+    fn of(source: Source<'s>, namespace: &Namespace, limits: Limits) -> Self {
         Self {
             source,
-            namespace,
+            namespace: namespace.clone(),
             left: limits.expanded_bytes,
             bound: limits.expanded_bytes,
             ignores_unknown: false,
@@ -183,7 +208,7 @@ impl<'s> Reader<'s> {
     pub fn root<T: Message>(&mut self, name: &str) -> Result<T, ReadError> {
         let read = match self.source.next_part() {
             Ok(Some(Part::Start { namespace, local })) => {
-                match local == name && namespace == self.namespace {
+                match local == name && *namespace == self.namespace {
                     true => T::read(self),
                     false => Err(ReadReason::Root(self.source.name()).into()),
                 }
@@ -205,11 +230,24 @@ impl<'s> Reader<'s> {
     /// # Errors
     /// The child is none of `names`, there is text, or the source fails.
     pub fn child(&mut self, names: &[&str]) -> Result<Option<usize>, ReadError> {
+        let found = self.child_of(&[names])?;
+        Ok(found.map(|(_, position)| position))
+    }
+
+    /// The same with several lists of names; returns the positions of the list and in it.
+    ///
+    /// # Errors
+    /// As [`Reader::child`].
+    pub fn child_of(&mut self, lists: &[&[&str]]) -> Result<Option<(usize, usize)>, ReadError> {
         loop {
             match self.source.next_part()?.ok_or_else(truncated)? {
                 Part::Start { namespace, local } => {
-                    let position = names.iter().position(|name| local == *name);
-                    let position = position.filter(|_| namespace == self.namespace);
+                    let mut positions = lists.iter().enumerate().filter_map(|(list, names)| {
+                        let position = names.iter().position(|name| local == *name);
+                        position.map(|position| (list, position))
+                    });
+                    let position = positions.next();
+                    let position = position.filter(|_| *namespace == self.namespace);
                     self.charge(ELEMENT_BYTES)?;
                     match position {
                         Some(position) => return Ok(Some(position)),
@@ -224,6 +262,55 @@ impl<'s> Reader<'s> {
                 Part::Text(_) => {}
             }
         }
+    }
+
+    /// Right after the start of an element: reads its attributes of these names by `take`, which gets
+    /// the position of the name. Others are ignored.
+    ///
+    /// # Errors
+    /// A value is not one of its type, or the source fails.
+    pub fn attributes(
+        &mut self,
+        names: &[&str],
+        mut take: impl FnMut(usize, &str) -> Result<(), LexicalError>,
+    ) -> Result<(), ReadError> {
+        let mut bytes = 0;
+        self.source.attributes(&mut |local, value| {
+            let Some(position) = names.iter().position(|name| local == *name) else {
+                return Ok(());
+            };
+            bytes += value.len();
+            let wrong = |error| ReadError::from(ReadReason::Value(error)).inside(&at(local));
+            take(position, value).map_err(wrong)
+        })?;
+        self.charge(bytes)
+    }
+
+    /// The value of an attribute's field.
+    ///
+    /// # Errors
+    /// A required attribute is missing.
+    pub fn finish_attribute<T: AttributeField>(
+        name: &'static str,
+        slot: Option<T::Value>,
+    ) -> Result<T, ReadError> {
+        let missing = || ReadError::from(ReadReason::Missing).inside(&at(name));
+        T::from_value(slot).ok_or_else(missing)
+    }
+
+    /// Reads with another namespace of the elements.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn within<T>(
+        &mut self,
+        namespace: &'static str,
+        read: impl FnOnce(&mut Self) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        let outer = std::mem::replace(&mut self.namespace, Namespace::constant(namespace));
+        let read = read(self);
+        self.namespace = outer;
+        read
     }
 
     fn charge(&mut self, bytes: usize) -> Result<(), ReadError> {
@@ -261,6 +348,52 @@ impl<'s> Reader<'s> {
         read.map_err(|error| error.inside(name))
     }
 
+    /// Reads the content of the child whose start was read.
+    ///
+    /// # Errors
+    /// The content is not of this type.
+    pub fn element<T: Message>(&mut self, name: &'static str) -> Result<T, ReadError> {
+        T::read(self).map_err(|error| error.inside(name))
+    }
+
+    /// Reads the child whose start was read into the field of its choice.
+    ///
+    /// # Errors
+    /// There is one already, or its content is not of this type.
+    pub fn choice<T: Field<Item: Choice>>(
+        &mut self,
+        position: usize,
+        slot: &mut T::Slot,
+    ) -> Result<(), ReadError> {
+        let item = T::Item::read_alternative(position, self)?;
+        let repeated = || ReadError::from(ReadReason::Repeated);
+        match T::add(slot, item) {
+            true => Ok(()),
+            false => Err(repeated().inside(&alternatives::<T>())),
+        }
+    }
+
+    /// Reads the open element, whose content is one of a choice of elements.
+    ///
+    /// # Errors
+    /// It has none or several of them, or the content is not of its type.
+    pub fn only_choice<T: Choice>(&mut self) -> Result<T, ReadError> {
+        let mut slot = None;
+        while let Some(position) = self.child(T::NAMES)? {
+            self.choice::<T>(position, &mut slot)?;
+        }
+        Self::finish_choice::<T>(slot)
+    }
+
+    /// The value of a field that is a choice.
+    ///
+    /// # Errors
+    /// A required element is missing.
+    pub fn finish_choice<T: Field<Item: Choice>>(slot: T::Slot) -> Result<T, ReadError> {
+        let missing = || ReadError::from(ReadReason::Missing).inside(&alternatives::<T>());
+        T::finish(slot).ok_or_else(missing)
+    }
+
     /// The value of a field.
     ///
     /// # Errors
@@ -282,17 +415,5 @@ impl<'s> Reader<'s> {
         let (bytes, parsed) = (value.len(), parse(&value));
         self.charge(bytes)?;
         parsed.map_err(|error| ReadReason::Value(error).into())
-    }
-
-    /// Reads the value of the open element as one of these; returns its position.
-    ///
-    /// # Errors
-    /// As [`Reader::value`]: the text is none of them.
-    pub fn variant(&mut self, names: &[&str]) -> Result<usize, ReadError> {
-        self.value(|text| {
-            let trimmed = text.trim();
-            let position = names.iter().position(|name| *name == trimmed);
-            position.ok_or_else(|| super::lexical("value of its enumeration", text))
-        })
     }
 }

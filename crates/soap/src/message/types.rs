@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chappe_xml::{Element, Name, Namespace};
 
-use super::{Field, Message, Quantity, Sampled};
+use super::{AttributeField, Choice, Field, Message, Quantity, Sampled, Text};
 use crate::schema::{ANNOTATIONS, NAMESPACE, XsdType, format_duration};
 
 /// Milliseconds to nanoseconds.
@@ -57,6 +57,12 @@ pub enum TypesError {
         /// The second.
         second: String,
     },
+    /// The elements of a type are in another namespace than the service.
+    #[error("the elements of type {name} are in another namespace than the service")]
+    Namespace {
+        /// The type.
+        name: &'static str,
+    },
 }
 
 impl TypesError {
@@ -66,6 +72,7 @@ impl TypesError {
         match self {
             Self::Type { .. } => "rename one of them",
             Self::Element { .. } => "rename the operation, event or fault",
+            Self::Namespace { .. } => "remove its `#[message(namespace = …)]`",
         }
     }
 }
@@ -143,20 +150,61 @@ impl Types {
         Name::inside(&self.namespace, name)
     }
 
-    /// Declares a struct and its fields.
+    /// Declares a struct and its fields. Its elements are in `namespace`, else in that of the messages.
     pub fn structure<T>(
         &mut self,
         name: &'static str,
         doc: &str,
+        namespace: Option<&'static str>,
         declare: impl FnOnce(&mut Fields<'_>),
     ) -> Name {
+        self.complex::<T>(name, doc, "sequence", namespace, declare)
+    }
+
+    /// Declares a choice of elements, like [`Types::structure`].
+    pub fn choice<T>(
+        &mut self,
+        name: &'static str,
+        doc: &str,
+        namespace: Option<&'static str>,
+        declare: impl FnOnce(&mut Fields<'_>),
+    ) -> Name {
+        self.complex::<T>(name, doc, "choice", namespace, declare)
+    }
+
+    fn complex<T>(
+        &mut self,
+        name: &'static str,
+        doc: &str,
+        group: &'static str,
+        namespace: Option<&'static str>,
+        declare: impl FnOnce(&mut Fields<'_>),
+    ) -> Name {
+        if namespace.is_some_and(|other| !other.is_empty() && self.namespace != other) {
+            let name = std::any::type_name::<T>();
+            self.conflict.get_or_insert(TypesError::Namespace { name });
+        }
         self.define::<T>(name, |types| {
             let mut fields = Fields {
                 types,
-                sequence: xs("sequence"),
+                group: xs(group),
+                attributes: Vec::new(),
+                text: None,
+                is_qualified: namespace != Some(""),
             };
             declare(&mut fields);
-            documented(xs("complexType"), doc).with_child(fields.sequence)
+            let Fields {
+                group,
+                attributes,
+                text,
+                ..
+            } = fields;
+            let content = documented(xs("complexType"), doc);
+            let Some((base, doc)) = text else {
+                return content.with_child(group).with_children(attributes);
+            };
+            let extension = with(xs("extension"), "base", base).with_children(attributes);
+            content.with_child(documented(xs("simpleContent"), doc).with_child(extension))
         })
     }
 
@@ -246,7 +294,12 @@ impl Types {
 /// The fields of a struct that is being declared.
 pub struct Fields<'t> {
     types: &'t mut Types,
-    sequence: Element,
+    /// The elements: a sequence or choice.
+    group: Element,
+    attributes: Vec<Element>,
+    /// The type of the text, and its documentation.
+    text: Option<(String, &'static str)>,
+    is_qualified: bool,
 }
 
 impl Fields<'_> {
@@ -255,25 +308,40 @@ impl Fields<'_> {
         let data_type = T::Item::declare(self.types);
         let mut element = with(xs("element"), "name", name);
         element = with(element, "type", qualified(&data_type));
-        let (min, max) = T::OCCURS;
-        if min == 0 {
-            element = with(element, "minOccurs", "0");
+        if !self.is_qualified {
+            element = with(element, "form", "unqualified");
         }
-        if max.is_none() {
-            element = with(element, "maxOccurs", "unbounded");
+        let element = notes.on(occurring::<T>(element));
+        self.add(element);
+    }
+
+    /// Declares a field whose elements are a choice.
+    pub fn choice<T: Field<Item: Choice>>(&mut self) {
+        let group = std::mem::replace(&mut self.group, occurring::<T>(xs("choice")));
+        T::Item::declare_alternatives(self);
+        let choice = std::mem::replace(&mut self.group, group);
+        self.add(choice);
+    }
+
+    /// Declares an attribute.
+    pub fn attribute<T: AttributeField>(&mut self, name: &'static str, notes: Notes) {
+        let data_type = T::Value::declare(self.types);
+        let mut attribute = with(xs("attribute"), "name", name);
+        attribute = with(attribute, "type", qualified(&data_type));
+        if T::IS_REQUIRED {
+            attribute = with(attribute, "use", "required");
         }
-        if !notes.unit.is_empty() {
-            element = element.with_attribute(Name::new(ANNOTATIONS, "unit"), notes.unit);
-        }
-        if let Some(period_ms) = notes.sample_period_ms {
-            let period = Duration::from_nanos((period_ms * NS_PER_MS).round() as u64);
-            let nanoseconds = i64::try_from(period.as_nanos()).unwrap_or(i64::MAX);
-            let name = Name::new(ANNOTATIONS, "samplePeriod");
-            element = element.with_attribute(name, format_duration(nanoseconds));
-        }
-        let element = documented(element, notes.doc);
-        let sequence = std::mem::take(&mut self.sequence);
-        self.sequence = sequence.with_child(element);
+        self.attributes.push(notes.on(attribute));
+    }
+
+    /// Declares the text of the element.
+    pub fn text<T: Text>(&mut self, doc: &'static str) {
+        self.text = Some((qualified(&T::declare(self.types)), doc));
+    }
+
+    fn add(&mut self, child: Element) {
+        let group = std::mem::replace(&mut self.group, xs("sequence"));
+        self.group = group.with_child(child);
     }
 
     /// Asserts that a unit fits the field.
@@ -281,4 +349,32 @@ impl Fields<'_> {
 
     /// Asserts that a sample period fits the field.
     pub const fn is_sampled<T: Sampled>(&self) {}
+}
+
+/// How often the elements of a field occur.
+fn occurring<T: Field>(mut element: Element) -> Element {
+    let (min, max) = T::OCCURS;
+    if min == 0 {
+        element = with(element, "minOccurs", "0");
+    }
+    if max.is_none() {
+        element = with(element, "maxOccurs", "unbounded");
+    }
+    element
+}
+
+impl Notes {
+    /// Adds the notes to a declaration.
+    fn on(self, mut element: Element) -> Element {
+        if !self.unit.is_empty() {
+            element = element.with_attribute(Name::new(ANNOTATIONS, "unit"), self.unit);
+        }
+        if let Some(period_ms) = self.sample_period_ms {
+            let period = Duration::from_nanos((period_ms * NS_PER_MS).round() as u64);
+            let nanoseconds = i64::try_from(period.as_nanos()).unwrap_or(i64::MAX);
+            let name = Name::new(ANNOTATIONS, "samplePeriod");
+            element = element.with_attribute(name, format_duration(nanoseconds));
+        }
+        documented(element, self.doc)
+    }
 }

@@ -1,5 +1,6 @@
 //! Values of built-in types.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -35,6 +36,32 @@ pub trait Simple: Sized {
     /// # Errors
     /// The text is not a value of the type.
     fn parse(text: &str) -> Result<Self, LexicalError>;
+}
+
+/// A value as text, in an attribute or beside attributes. Enums without fields are values, too.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no single value",
+    note = "an attribute or text is a built-in type, `Samples` or an enum without fields"
+)]
+pub trait Text: Message {
+    /// The text.
+    fn to_text(&self) -> Cow<'_, str>;
+
+    /// Parses the text.
+    ///
+    /// # Errors
+    /// The text is not a value of the type.
+    fn from_text(text: &str) -> Result<Self, LexicalError>;
+}
+
+impl<T: Simple + Message> Text for T {
+    fn to_text(&self) -> Cow<'_, str> {
+        self.to_value().into_lexical()
+    }
+
+    fn from_text(text: &str) -> Result<Self, LexicalError> {
+        Self::parse(text)
+    }
 }
 
 /// A type that `#[unit(…)]` may describe: numbers, lists of samples, and both optional or repeated.
@@ -78,10 +105,33 @@ impl<T: Simple + Quantity> Message for Samples<T> {
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, ReadError> {
-        reader.value(|text| {
-            let samples = text.split_ascii_whitespace().map(T::parse);
-            samples.collect::<Result<_, _>>().map(Self)
-        })
+        reader.value(Self::from_text)
+    }
+}
+
+impl<T: Simple + Quantity> Text for Samples<T> {
+    fn to_text(&self) -> Cow<'_, str> {
+        List(&self.0).to_string().into()
+    }
+
+    fn from_text(text: &str) -> Result<Self, LexicalError> {
+        let samples = text.split_ascii_whitespace().map(T::parse);
+        samples.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// A message that contains itself needs a box.
+impl<T: Message> Message for Box<T> {
+    fn declare(types: &mut Types) -> Name {
+        T::declare(types)
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) -> Result<(), WriteError> {
+        T::write(self, writer)
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, ReadError> {
+        T::read(reader).map(Self::new)
     }
 }
 

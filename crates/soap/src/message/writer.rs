@@ -6,7 +6,7 @@ use std::fmt::{self, Write as _};
 use chappe_xml::text::escape;
 use chappe_xml::{Error, Event, EventSink, Name, Namespace, Value};
 
-use super::{Field, Message};
+use super::{AttributeField, Choice, Field, Message, Text};
 
 /// The prefix of a message's namespace.
 const PREFIX: &str = "m";
@@ -16,6 +16,10 @@ const PREFIX: &str = "m";
 pub struct Writer<'s> {
     sink: Sink<'s>,
     namespace: &'s Namespace,
+    /// The namespace of the elements, if it is not that of the message.
+    other: Option<&'static str>,
+    /// The end of the last start tag in a text.
+    started: usize,
 }
 
 /// Where the parts of a message go. A branch for each part costs less than a call by pointer.
@@ -28,15 +32,22 @@ impl<'s> Writer<'s> {
     /// Creates a writer of events.
     #[must_use]
     pub fn new(sink: &'s mut dyn EventSink, namespace: &'s Namespace) -> Self {
-        let sink = Sink::Events(sink);
-        Self { sink, namespace }
+        Self::of(Sink::Events(sink), namespace)
     }
 
     /// Creates a writer that appends text.
     #[must_use]
     pub fn of_text(text: &'s mut String, namespace: &'s Namespace) -> Self {
-        let sink = Sink::Text(text);
-        Self { sink, namespace }
+        Self::of(Sink::Text(text), namespace)
+    }
+
+    fn of(sink: Sink<'s>, namespace: &'s Namespace) -> Self {
+        Self {
+            sink,
+            namespace,
+            other: None,
+            started: 0,
+        }
     }
 
     /// Writes a message as an element of this name, a valid one in XML, that declares its namespace.
@@ -68,7 +79,65 @@ impl<'s> Writer<'s> {
     /// # Errors
     /// Those of the sink.
     pub fn field<T: Field>(&mut self, name: &'static str, field: &T) -> Result<(), Error> {
-        field.write(name, self)
+        let mut items = field.items();
+        items.try_for_each(|item| self.element(name, item))
+    }
+
+    /// Writes a field whose elements are a choice.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn choice<T: Field<Item: Choice>>(&mut self, field: &T) -> Result<(), Error> {
+        let mut items = field.items();
+        items.try_for_each(|item| item.write_alternative(self))
+    }
+
+    /// Writes an attribute of the open element, before its content.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn attribute<T: AttributeField>(
+        &mut self,
+        name: &'static str,
+        field: &T,
+    ) -> Result<(), Error> {
+        let Some(value) = field.value() else {
+            return Ok(());
+        };
+        let value = value.to_text();
+        match &mut self.sink {
+            Sink::Text(text) => {
+                // The start tag is open again.
+                text.pop();
+                for part in [" ", name, "=\""] {
+                    text.push_str(part);
+                }
+                escape(text, &value, true);
+                text.push_str("\">");
+                self.started = text.len();
+                Ok(())
+            }
+            Sink::Events(sink) => {
+                let value = Value::Text(value);
+                sink.event(Event::Attribute(Name::local(name), value))
+            }
+        }
+    }
+
+    /// Writes with another namespace of the elements.
+    ///
+    /// # Errors
+    /// Those of `write`.
+    pub fn within(
+        &mut self,
+        namespace: &'static str,
+        write: impl FnOnce(&mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let other = (*self.namespace != *namespace).then_some(namespace);
+        let outer = std::mem::replace(&mut self.other, other);
+        let written = write(self);
+        self.other = outer;
+        written
     }
 
     /// Writes a child of the open element.
@@ -76,14 +145,23 @@ impl<'s> Writer<'s> {
     /// # Errors
     /// Those of the sink.
     pub fn element<T: Message>(&mut self, name: &'static str, message: &T) -> Result<(), Error> {
-        match &mut self.sink {
-            Sink::Text(text) => {
+        match (&mut self.sink, self.other) {
+            (Sink::Text(text), None) => {
                 for part in ["<", PREFIX, ":", name, ">"] {
                     text.push_str(part);
                 }
             }
-            Sink::Events(sink) => {
-                let (namespace, local) = (self.namespace.clone(), Cow::Borrowed(name));
+            (Sink::Text(text), Some(namespace)) => {
+                for part in ["<", name, " xmlns=\""] {
+                    text.push_str(part);
+                }
+                escape(text, namespace, true);
+                text.push_str("\">");
+            }
+            (Sink::Events(sink), other) => {
+                let other = other.map(Namespace::constant);
+                let namespace = other.unwrap_or_else(|| self.namespace.clone());
+                let local = Cow::Borrowed(name);
                 sink.event(Event::StartElement(Name { namespace, local }))?;
             }
         }
@@ -92,18 +170,21 @@ impl<'s> Writer<'s> {
 
     /// Writes the content of the open element, and its end.
     fn content<T: Message>(&mut self, name: &str, message: &T) -> Result<(), Error> {
-        let started = match &self.sink {
-            Sink::Text(text) => text.len(),
-            Sink::Events(_) => 0,
+        let prefix = match self.other {
+            None => [PREFIX, ":"],
+            Some(_) => ["", ""],
         };
+        if let Sink::Text(text) = &self.sink {
+            self.started = text.len();
+        }
         message.write(self)?;
         match &mut self.sink {
-            Sink::Text(text) if text.len() == started => {
+            Sink::Text(text) if text.len() == self.started => {
                 text.pop();
                 text.push_str("/>");
             }
             Sink::Text(text) => {
-                for part in ["</", PREFIX, ":", name, ">"] {
+                for part in ["</", prefix[0], prefix[1], name, ">"] {
                     text.push_str(part);
                 }
             }

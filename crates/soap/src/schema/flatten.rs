@@ -186,14 +186,13 @@ impl<'a> Flattening<'a> {
                 return refuse(NotFlatReason::Abstract);
             }
             Complex { mixed: true, .. } => return refuse(NotFlatReason::Mixed),
-            Complex {
-                not_flat_construct: Some(construct),
-                ..
-            } => {
-                return refuse(NotFlatReason::ContentModel(construct));
-            }
-            Complex { wildcard: true, .. } => return refuse(NotFlatReason::Anything),
             _ => {}
+        }
+        if let Some(construct) = complex.not_flat_construct() {
+            return refuse(NotFlatReason::ContentModel(construct));
+        }
+        if complex.has_wildcard() {
+            return refuse(NotFlatReason::Anything);
         }
         if let Some(base) = &complex.base {
             match self.complex(document, base)? {
@@ -208,7 +207,7 @@ impl<'a> Flattening<'a> {
                 None => return refuse(NotFlatReason::Mixed),
             }
         }
-        for element in &complex.elements {
+        for element in complex.elements() {
             if self.is_extension_point(document, element) {
                 continue;
             }
@@ -254,11 +253,11 @@ impl<'a> Flattening<'a> {
         let Some(Ok(Some((_, complex)))) = content else {
             return false;
         };
-        element.optional
+        element.occurs.is_optional()
             && complex.base.is_none()
-            && complex.not_flat_construct.is_none()
+            && complex.not_flat_construct().is_none()
             && !complex.is_restricted
-            && complex.elements.is_empty()
+            && complex.elements().next().is_none()
             && complex.attributes.is_empty()
             && complex.groups.is_empty()
     }
@@ -287,8 +286,8 @@ impl<'a> Flattening<'a> {
         let notes = element.notes.clone().with_fallback(&target.notes);
         let mut field = self.make_field(home, resolved, &target.name, position, &notes)?;
         if position == FieldPlace::Element {
-            field.optional = element.optional;
-            field.repeated = element.repeated;
+            field.optional = element.occurs.is_optional();
+            field.repeated = element.occurs.is_repeated();
         }
         Ok(field)
     }
@@ -358,9 +357,10 @@ impl<'a> Flattening<'a> {
         };
         match definition {
             Definition::Complex(_) => refuse(NotFlatReason::Nested),
-            Definition::Simple(Simple::Union, _) => refuse(NotFlatReason::Union),
-            Definition::Simple(Simple::Restriction(base, values), notes) => {
+            Definition::Simple(Simple::Union(_), _) => refuse(NotFlatReason::Union),
+            Definition::Simple(Simple::Restriction(base, facets), notes) => {
                 let mut resolved = self.simple(document, base, depth + 1)?;
+                let values = &facets.enumeration;
                 if !values.is_empty() {
                     let bytes = values.iter().map(|value| size_of::<String>() + value.len());
                     self.spend(document, bytes.sum())?;
@@ -420,7 +420,7 @@ impl Resolved {
 
 impl Notes {
     /// Bytes of a copy of the notes.
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let references = self.model_reference.iter();
         let references = references.map(|reference| size_of::<String>() + reference.len());
@@ -428,7 +428,7 @@ impl Notes {
     }
 
     /// Fills absent notes from `other`.
-    fn with_fallback(self, other: &Self) -> Self {
+    pub(super) fn with_fallback(self, other: &Self) -> Self {
         let model_reference = match self.model_reference.is_empty() {
             true => other.model_reference.clone(),
             false => self.model_reference,

@@ -1,4 +1,5 @@
-//! The flat subset of XML Schema 1.0: message types that map to the columns of a table.
+//! XML Schema 1.0: the flat subset, message types that map to the columns of a table; and the model of
+//! all types, from which messages ([`Model::compose`]) and code are written.
 //!
 //! A flat type is a sequence of elements of simple type, attributes of simple type, or text;
 //! optional elements with only wildcards are ignored. [`Schemas::flat`] returns a global element's
@@ -6,19 +7,27 @@
 //! references, units and sample periods.
 //!
 //! Source: XML Schema parts 1 and 2 (W3C, second edition); SAWSDL (W3C, 2007) for
-//! `sawsdl:modelReference`. It does not validate, and ignores facets other than enumerations,
+//! `sawsdl:modelReference`. It does not validate documents, and ignores patterns, digits,
 //! identity constraints, substitution groups and redefinitions.
 
+mod compose;
 mod flat;
 mod flatten;
 mod generate;
+mod model;
 mod parse;
 mod time;
+mod values;
 mod work;
 
+pub use compose::{Argument, ComposeError, ComposeReason};
 pub use flat::{FieldPlace, FlatField, FlatType, NotFlat, NotFlatReason, ValueFamily, XsdType};
 pub use generate::to_schema;
-pub use parse::{SchemaError, SchemaReference, Schemas};
+pub use model::{
+    AttributeModel, ComplexType, ElementModel, Model, Part, SimpleType, TypeContent, TypeId,
+    TypeModel,
+};
+pub use parse::{Facets, Occurs, SchemaError, SchemaReference, Schemas};
 pub use time::{format_date_time, format_duration, parse_date_time, parse_duration};
 pub use work::Work;
 

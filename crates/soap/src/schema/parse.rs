@@ -70,6 +70,8 @@ pub(super) struct Document {
     attributes: Vec<Attribute>,
     /// Attribute groups, represented as types without elements.
     groups: Vec<(String, Complex)>,
+    /// Groups of elements, as types without attributes.
+    model_groups: Vec<(String, Complex)>,
     types: Vec<(String, Definition)>,
     /// Whether the reference is an include, and the reference.
     references: Vec<(bool, SchemaReference)>,
@@ -79,10 +81,69 @@ pub(super) struct Document {
 pub(super) struct Declaration {
     pub(super) name: Name,
     pub(super) content: Content,
-    pub(super) optional: bool,
-    pub(super) repeated: bool,
+    pub(super) occurs: Occurs,
     pub(super) is_abstract: bool,
+    pub(super) is_nillable: bool,
     pub(super) notes: Notes,
+}
+
+/// The least and the largest number of occurrences; `None` is any number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Occurs {
+    /// The least number.
+    pub min: u32,
+    /// The largest number.
+    pub max: Option<u32>,
+}
+
+impl Occurs {
+    /// Exactly once.
+    pub const ONCE: Self = Self {
+        min: 1,
+        max: Some(1),
+    };
+
+    /// Those of `minOccurs` and `maxOccurs`. A number that is not readable counts as absent.
+    fn of(scope: &Scoped<'_>) -> Self {
+        let number = |text: &str| text.parse().ok();
+        let max = scope.attribute("maxOccurs");
+        Self {
+            min: scope.attribute("minOccurs").and_then(number).unwrap_or(1),
+            max: match max {
+                Some("unbounded") => None,
+                max => Some(max.and_then(number).unwrap_or(1)),
+            },
+        }
+    }
+
+    /// Whether there may be none.
+    #[must_use]
+    pub const fn is_optional(self) -> bool {
+        self.min == 0
+    }
+
+    /// Whether there may be several.
+    #[must_use]
+    pub fn is_repeated(self) -> bool {
+        self.max.is_none_or(|max| max > 1)
+    }
+}
+
+/// A part of a content model.
+#[derive(Debug, Clone)]
+pub(super) enum Particle {
+    Element(Box<Declaration>),
+    Group(GroupKind, Occurs, Vec<Particle>),
+    /// `xs:group` with the name of its definition.
+    Reference(Occurs, Name),
+    Any(Occurs),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GroupKind {
+    /// A sequence, or elements in any order.
+    Sequence,
+    Choice,
 }
 
 #[derive(Debug, Clone)]
@@ -113,9 +174,54 @@ pub(super) enum Definition {
 
 #[derive(Debug, Clone)]
 pub(super) enum Simple {
-    Restriction(Content, Vec<String>),
+    Restriction(Content, Facets),
     List(Content),
-    Union,
+    Union(Vec<Content>),
+}
+
+/// The limits of a simple type (XML Schema part 2, section 4.3). Patterns, white space and digits are
+/// not read.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Facets {
+    /// The permitted values; empty permits all values of the type.
+    pub enumeration: Vec<String>,
+    /// The least value, and whether it is itself permitted.
+    pub min: Option<(String, bool)>,
+    /// The largest value, and whether it is itself permitted.
+    pub max: Option<(String, bool)>,
+    /// The least length in characters, bytes or items.
+    pub min_length: Option<u64>,
+    /// The largest length in characters, bytes or items.
+    pub max_length: Option<u64>,
+}
+
+impl Facets {
+    fn of(restriction: &Element) -> Self {
+        let mut facets = Self::default();
+        for facet in restriction.elements() {
+            let value = facet.attribute(&Name::local("value"));
+            let Some(value) = value.filter(|_| facet.name.namespace == NAMESPACE) else {
+                continue;
+            };
+            let length = || value.trim().parse().ok();
+            let limit = |is_permitted| Some((value.trim().to_owned(), is_permitted));
+            match &*facet.name.local {
+                "enumeration" => facets.enumeration.push(value.to_owned()),
+                "minInclusive" => facets.min = limit(true),
+                "minExclusive" => facets.min = limit(false),
+                "maxInclusive" => facets.max = limit(true),
+                "maxExclusive" => facets.max = limit(false),
+                "minLength" => facets.min_length = length(),
+                "maxLength" => facets.max_length = length(),
+                "length" => {
+                    facets.min_length = length();
+                    facets.max_length = length();
+                }
+                _ => {}
+            }
+        }
+        facets
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -126,11 +232,11 @@ pub(super) struct Complex {
     pub(super) mixed: bool,
     pub(super) is_abstract: bool,
     pub(super) is_restricted: bool,
-    /// A construct of the content model that is never flat.
-    pub(super) not_flat_construct: Option<&'static str>,
-    /// Whether the content has a required wildcard.
-    pub(super) wildcard: bool,
-    pub(super) elements: Vec<Declaration>,
+    /// Documentation for people.
+    pub(super) doc: Option<String>,
+    pub(super) content: Vec<Particle>,
+    /// Limits of text that is restricted.
+    pub(super) facets: Facets,
     pub(super) attributes: Vec<Attribute>,
     /// Attribute groups of the type.
     pub(super) groups: Vec<Name>,
@@ -185,6 +291,7 @@ impl Schemas {
             elements: Vec::new(),
             attributes: Vec::new(),
             groups: Vec::new(),
+            model_groups: Vec::new(),
             types: Vec::new(),
             references: Vec::new(),
         };
@@ -250,6 +357,14 @@ impl Schemas {
         })
     }
 
+    pub(super) fn model_group(&self, name: &Name) -> Option<(&Document, &Complex)> {
+        self.in_namespace(name).find_map(|document| {
+            let groups = &document.model_groups;
+            let found = find(groups, |(local, _)| (**local).cmp(&*name.local));
+            found.map(|(_, group)| (document, group))
+        })
+    }
+
     pub(super) fn definition(&self, name: &Name) -> Option<(&Document, &Definition)> {
         self.in_namespace(name).find_map(|document| {
             let found = find(&document.types, |(local, _)| (**local).cmp(&*name.local));
@@ -276,6 +391,7 @@ impl Document {
         self.attributes
             .sort_by(|one, other| one.name.cmp(&other.name));
         self.groups.sort_by(|one, other| one.0.cmp(&other.0));
+        self.model_groups.sort_by(|one, other| one.0.cmp(&other.0));
         self.types.sort_by(|one, other| one.0.cmp(&other.0));
     }
 
@@ -285,10 +401,13 @@ impl Document {
             _ if scope.element.name.namespace != NAMESPACE => {}
             ("element", Some(_)) => self.elements.extend(declaration(scope, defaults, true, 0)),
             ("attribute", Some(_)) => self.attributes.extend(attribute(scope, defaults, true)),
-            ("attributeGroup", Some(name)) => {
+            (kind @ ("attributeGroup" | "group"), Some(name)) => {
                 let mut group = Complex::default();
                 group.content(scope, defaults, 0);
-                self.groups.push((name, group));
+                match kind {
+                    "group" => self.model_groups.push((name, group)),
+                    _ => self.groups.push((name, group)),
+                }
             }
             ("simpleType", Some(name)) => self.types.push((name, simple(scope, 0))),
             ("complexType", Some(name)) => self.types.push((name, complex(scope, defaults, 0))),
@@ -333,9 +452,13 @@ fn notes(element: &Element) -> Notes {
 
 /// The type named by an attribute.
 fn type_reference(scope: &Scoped<'_>, attribute: &'static str) -> Option<Content> {
-    let text = scope.attribute(attribute)?;
+    Some(reference(scope, scope.attribute(attribute)?))
+}
+
+/// The type of this qualified name.
+fn reference(scope: &Scoped<'_>, text: &str) -> Content {
     let unbound = || Content::Unbound(text.chars().take(64).collect());
-    Some(scope.resolve(text).map_or_else(unbound, Content::Named))
+    scope.resolve(text).map_or_else(unbound, Content::Named)
 }
 
 /// Parses an `xs:element`; `None` if it has neither name nor reference.
@@ -360,15 +483,12 @@ fn declaration(
             (name, element_content(scope, defaults, nesting))
         }
     };
-    let repeated = scope
-        .attribute("maxOccurs")
-        .is_some_and(|max| !matches!(max, "0" | "1"));
     Some(Declaration {
         name,
         content,
-        optional: scope.attribute("minOccurs") == Some("0"),
-        repeated,
+        occurs: Occurs::of(scope),
         is_abstract: scope.attribute("abstract") == Some("true"),
+        is_nillable: matches!(scope.attribute("nillable"), Some("true" | "1")),
         notes: notes(scope.element),
     })
 }
@@ -443,28 +563,37 @@ fn simple(scope: &Scoped<'_>, nesting: usize) -> Definition {
         let inner = scope.child(child);
         if is_xsd(child, "restriction") {
             let base = type_reference(&inner, "base").unwrap_or_else(|| inline(&inner));
-            let values = child
-                .elements()
-                .filter(|facet| is_xsd(facet, "enumeration"));
-            let values = values.filter_map(|facet| facet.attribute(&Name::local("value")));
-            let values = values.map(str::to_owned).collect();
-            return Definition::Simple(Simple::Restriction(base, values), notes);
+            return Definition::Simple(Simple::Restriction(base, Facets::of(child)), notes);
         }
         if is_xsd(child, "list") {
             let item = type_reference(&inner, "itemType").unwrap_or_else(|| inline(&inner));
             return Definition::Simple(Simple::List(item), notes);
         }
         if is_xsd(child, "union") {
-            return Definition::Simple(Simple::Union, notes);
+            let named = inner.attribute("memberTypes").unwrap_or_default();
+            let named = named.split_whitespace().map(|text| reference(&inner, text));
+            let mut members: Vec<Content> = named.collect();
+            let inline = child
+                .elements()
+                .filter(|child| is_xsd(child, "simpleType") && nesting < NESTING_MAX);
+            members.extend(inline.map(|child| {
+                let definition = simple(&inner.child(child), nesting + 1);
+                Content::Inline(Box::new(definition))
+            }));
+            return Definition::Simple(Simple::Union(members), notes);
         }
     }
-    Definition::Simple(Simple::Restriction(Content::Anything, Vec::new()), notes)
+    Definition::Simple(
+        Simple::Restriction(Content::Anything, Facets::default()),
+        notes,
+    )
 }
 
 fn complex(scope: &Scoped<'_>, defaults: &Defaults<'_>, nesting: usize) -> Definition {
     let mut complex = Complex {
         mixed: scope.attribute("mixed") == Some("true"),
         is_abstract: scope.attribute("abstract") == Some("true"),
+        doc: notes(scope.element).doc,
         ..Complex::default()
     };
     let content = scope
@@ -485,6 +614,9 @@ fn complex(scope: &Scoped<'_>, defaults: &Defaults<'_>, nesting: usize) -> Defin
             complex.content(&inner, defaults, nesting);
         } else if is_xsd(child, "restriction") {
             complex.is_restricted = true;
+            complex.base = type_reference(&inner, "base");
+            complex.facets = Facets::of(child);
+            complex.content(&inner, defaults, nesting);
         }
     }
     Definition::Complex(Box::new(complex))
@@ -493,19 +625,11 @@ fn complex(scope: &Scoped<'_>, defaults: &Defaults<'_>, nesting: usize) -> Defin
 impl Complex {
     /// Adds the particles and attributes below `scope`.
     fn content(&mut self, scope: &Scoped<'_>, defaults: &Defaults<'_>, nesting: usize) {
+        self.content.extend(particles(scope, defaults, nesting));
         for child in scope.element.elements() {
             let inner = scope.child(child);
             match &*child.name.local {
                 _ if child.name.namespace != NAMESPACE => {}
-                "sequence" | "all" => {
-                    let max = inner.attribute("maxOccurs");
-                    if max.is_some_and(|max| max != "1") {
-                        self.not_flat_construct = Some("a repeated sequence");
-                    }
-                    self.particles(&inner, defaults, nesting);
-                }
-                "choice" => self.not_flat_construct = Some("xs:choice"),
-                "group" => self.not_flat_construct = Some("xs:group"),
                 "attribute" => self.attributes.extend(attribute(&inner, defaults, false)),
                 "attributeGroup" => self.groups.extend(inner.qname("ref")),
                 _ => {}
@@ -513,21 +637,81 @@ impl Complex {
         }
     }
 
-    fn particles(&mut self, scope: &Scoped<'_>, defaults: &Defaults<'_>, nesting: usize) {
-        for child in scope.element.elements() {
-            let inner = scope.child(child);
-            match &*child.name.local {
-                _ if child.name.namespace != NAMESPACE => {}
-                "element" => {
-                    self.elements
-                        .extend(declaration(&inner, defaults, false, nesting));
-                }
-                "any" => self.wildcard |= inner.attribute("minOccurs") != Some("0"),
-                "sequence" => self.not_flat_construct = Some("a nested sequence"),
-                "choice" => self.not_flat_construct = Some("xs:choice"),
-                "group" => self.not_flat_construct = Some("xs:group"),
-                _ => {}
+    /// The elements of a content model that is one sequence.
+    pub(super) fn elements(&self) -> impl Iterator<Item = &Declaration> {
+        self.sequence().filter_map(|particle| match particle {
+            Particle::Element(element) => Some(&**element),
+            _ => None,
+        })
+    }
+
+    /// Whether the sequence has a required wildcard.
+    pub(super) fn has_wildcard(&self) -> bool {
+        let mut particles = self.sequence();
+        particles.any(|particle| matches!(particle, Particle::Any(occurs) if occurs.min > 0))
+    }
+
+    fn sequence(&self) -> impl Iterator<Item = &Particle> {
+        let groups = self.content.iter().map(|particle| match particle {
+            Particle::Group(GroupKind::Sequence, _, particles) => particles.as_slice(),
+            _ => &[],
+        });
+        groups.flatten()
+    }
+
+    /// A construct of the content model that is never flat.
+    pub(super) fn not_flat_construct(&self) -> Option<&'static str> {
+        let inside = self.sequence().filter_map(|particle| match particle {
+            Particle::Group(GroupKind::Sequence, ..) => Some("a nested sequence"),
+            other => construct(other),
+        });
+        let outside = self.content.iter().filter_map(construct);
+        outside.chain(inside).last()
+    }
+}
+
+fn construct(particle: &Particle) -> Option<&'static str> {
+    match particle {
+        Particle::Group(GroupKind::Sequence, occurs, _) => {
+            (occurs.max != Some(1)).then_some("a repeated sequence")
+        }
+        Particle::Group(GroupKind::Choice, ..) => Some("xs:choice"),
+        Particle::Reference(..) => Some("xs:group"),
+        Particle::Element(_) | Particle::Any(_) => None,
+    }
+}
+
+/// The particles below `scope`.
+fn particles(scope: &Scoped<'_>, defaults: &Defaults<'_>, nesting: usize) -> Vec<Particle> {
+    let mut found = Vec::new();
+    for child in scope.element.elements() {
+        let inner = scope.child(child);
+        let occurs = Occurs::of(&inner);
+        match &*child.name.local {
+            _ if child.name.namespace != NAMESPACE => {}
+            "element" => {
+                let declaration = declaration(&inner, defaults, false, nesting);
+                found.extend(declaration.map(|element| Particle::Element(Box::new(element))));
             }
+            "any" => found.push(Particle::Any(occurs)),
+            "group" => {
+                let reference = inner.qname("ref");
+                found.extend(reference.map(|name| Particle::Reference(occurs, name)));
+            }
+            kind @ ("sequence" | "all" | "choice") => {
+                let kind = match kind {
+                    "choice" => GroupKind::Choice,
+                    _ => GroupKind::Sequence,
+                };
+                // Deeper content allows anything, as that of deeper elements does.
+                let inside = match nesting < NESTING_MAX {
+                    true => particles(&inner, defaults, nesting + 1),
+                    false => vec![Particle::Any(Occurs::ONCE)],
+                };
+                found.push(Particle::Group(kind, occurs, inside));
+            }
+            _ => {}
         }
     }
+    found
 }

@@ -212,6 +212,7 @@ impl Service {
                 operations: bound_operations.collect(),
             }],
             services: self.address.iter().map(port).collect(),
+            assertions: Vec::new(),
             port_types: vec![PortType {
                 name: self.port_type(),
                 event_source: !self.events().is_empty(),

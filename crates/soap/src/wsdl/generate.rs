@@ -4,7 +4,7 @@ use chappe_xml::{Element, Name};
 
 use super::{
     ADDRESSING_METADATA, Binding, EVENTING, HTTP_TRANSPORT, NAMESPACE, Operation, OperationKind,
-    OperationMessage, PortType, Protocol, SOAP11, SOAP12, ServicePorts, Wsdl,
+    OperationMessage, POLICY, PortType, Protocol, SOAP11, SOAP12, ServicePorts, Wsdl,
 };
 
 fn wsdl(local: &'static str) -> Element {
@@ -134,7 +134,25 @@ impl Wsdl {
             let element = element.with_children(input).with_children(output);
             element.with_children(faults)
         });
-        Some(element.with_children(operations))
+        Some(
+            element
+                .with_children(self.policy())
+                .with_children(operations),
+        )
+    }
+
+    /// The policy of each binding.
+    fn policy(&self) -> Option<Element> {
+        if self.assertions.is_empty() {
+            return None;
+        }
+        let optional = Name::new(POLICY, "Optional");
+        let assertions = self.assertions.iter().map(|name| {
+            let assertion = Element::new(name.clone());
+            assertion.with_attribute(optional.clone(), "true")
+        });
+        let policy = Element::new(Name::new(POLICY, "Policy")).with_namespace("wsp", POLICY);
+        Some(policy.with_children(assertions))
     }
 
     fn service_element(&self, service: &ServicePorts) -> Element {

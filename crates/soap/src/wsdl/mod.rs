@@ -5,8 +5,8 @@
 //!
 //! Sources: WSDL 1.1 (W3C note, 2001); WSDL 1.1 binding for SOAP 1.2 (W3C submission, 2006);
 //! WS-Addressing 1.0 metadata, section 4.4 (actions); WS-Eventing (W3C submission, 2006), section
-//! on WSDL (`wse:EventSource`). RPC style, encodings, MIME and HTTP bindings are not modelled;
-//! policies are ignored.
+//! on WSDL (`wse:EventSource`); WS-Policy 1.5, attachment (assertions of bindings and port types, without
+//! alternatives). RPC style, encodings, MIME and HTTP bindings are not modelled.
 
 mod describe;
 mod generate;
@@ -29,6 +29,10 @@ pub const SOAP11: &str = "http://schemas.xmlsoap.org/wsdl/soap/";
 pub const ADDRESSING_METADATA: &str = "http://www.w3.org/2007/05/addressing/metadata";
 /// The namespace of WS-Eventing, whose attribute `EventSource` marks port types with events.
 pub const EVENTING: &str = "http://schemas.xmlsoap.org/ws/2004/08/eventing";
+/// The namespace of policies in written documents; [`POLICY_2004`] is also read.
+pub const POLICY: &str = "http://www.w3.org/ns/ws-policy";
+/// The namespace of policies before they were a standard.
+pub const POLICY_2004: &str = "http://schemas.xmlsoap.org/ws/2004/09/policy";
 /// The transport of SOAP bindings over HTTP.
 pub const HTTP_TRANSPORT: &str = "http://schemas.xmlsoap.org/soap/http";
 
@@ -51,6 +55,9 @@ pub struct Wsdl {
     pub bindings: Vec<Binding>,
     /// The addresses of bindings.
     pub services: Vec<ServicePorts>,
+    /// The names of policy assertions, of which none is mandatory: those of any binding or port type when
+    /// read, of each binding when written.
+    pub assertions: Vec<Name>,
 }
 
 /// A reference to another document.
@@ -256,6 +263,11 @@ impl Wsdl {
         self.port_types.extend(other.port_types);
         self.bindings.extend(other.bindings);
         self.services.extend(other.services);
+        for assertion in other.assertions {
+            if !self.assertions.contains(&assertion) {
+                self.assertions.push(assertion);
+            }
+        }
         self.apply_soap_actions();
         Ok(())
     }
@@ -273,6 +285,7 @@ impl Wsdl {
             self.port_types.len(),
             self.bindings.len(),
             self.services.len(),
+            self.assertions.len(),
         ];
         inner + outer.iter().sum::<usize>()
     }

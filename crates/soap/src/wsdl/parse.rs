@@ -4,8 +4,8 @@ use chappe_xml::{Element, Name, Namespace};
 
 use super::{
     ADDRESSING_METADATA, Binding, EVENTING, Import, Message, NAMESPACE, Operation, OperationKind,
-    OperationMessage, Part, Port, PortType, Protocol, SOAP11, SOAP12, ServicePorts, Wsdl,
-    default_action,
+    OperationMessage, POLICY, POLICY_2004, Part, Port, PortType, Protocol, SOAP11, SOAP12,
+    ServicePorts, Wsdl, default_action,
 };
 use crate::scope::Scoped;
 
@@ -60,6 +60,11 @@ pub enum WsdlError {
         limit: usize,
     },
 }
+
+/// Policy assertions of one document. Default 64: a device has one to three.
+const ASSERTIONS_MAX: usize = 64;
+/// Nesting of policy operators. Default 8: the normal form has 2.
+const POLICY_DEPTH_MAX: usize = 8;
 
 fn is_wsdl(element: &Element, local: &str) -> bool {
     element.name.is(NAMESPACE, local)
@@ -146,6 +151,7 @@ impl Wsdl {
                 _ => {}
             }
         }
+        wsdl.assertions = assertions(root);
         wsdl.apply_soap_actions();
         Ok(wsdl)
     }
@@ -283,6 +289,38 @@ impl Wsdl {
             operations: operations.collect::<Result<_, WsdlError>>()?,
         })
     }
+}
+
+/// The assertions of policies in the document: of port types and bindings, or referenced by them.
+fn assertions(root: &Element) -> Vec<Name> {
+    let mut found = Vec::new();
+    let inner = root.elements().flat_map(Element::elements);
+    for policy in root.elements().chain(inner) {
+        if is_policy(policy, &["Policy"]) {
+            add_assertions(policy, &mut found, 0);
+        }
+    }
+    found
+}
+
+/// Adds the assertions of a policy, without regard to their alternatives.
+fn add_assertions(policy: &Element, found: &mut Vec<Name>, depth: usize) {
+    for child in policy.elements() {
+        if found.len() == ASSERTIONS_MAX {
+            return;
+        }
+        match is_policy(child, &["Policy", "All", "ExactlyOne"]) {
+            true if depth < POLICY_DEPTH_MAX => add_assertions(child, found, depth + 1),
+            true => {}
+            false if found.contains(&child.name) => {}
+            false => found.push(child.name.clone()),
+        }
+    }
+}
+
+fn is_policy(element: &Element, locals: &[&str]) -> bool {
+    matches!(&*element.name.namespace, POLICY | POLICY_2004)
+        && locals.contains(&&*element.name.local)
 }
 
 /// The last segment of the default action.

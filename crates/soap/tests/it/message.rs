@@ -313,3 +313,168 @@ fn faults_survive_a_message() {
     let reason = Refused::NotNow.to_fault(&namespace()).reason;
     assert_eq!(reason, "not now");
 }
+
+/// A value with its unit.
+#[derive(Message, Debug, Clone, PartialEq)]
+struct Quantity {
+    #[attribute]
+    unit: String,
+    #[attribute]
+    mode: Option<Mode>,
+    /// The value.
+    #[text]
+    value: f64,
+}
+
+#[derive(Message, Debug, Clone, PartialEq)]
+enum Target {
+    Position(Quantity),
+    Stop,
+    #[name("hold-for")]
+    Hold(Duration),
+}
+
+#[derive(Message, Debug, Clone, PartialEq)]
+struct Command {
+    #[attribute]
+    #[name("id")]
+    number: Option<u16>,
+    name: String,
+    #[choice]
+    target: Target,
+    #[choice]
+    later: Vec<Level>,
+    whole: Option<Target>,
+}
+
+#[derive(Message, Debug, Clone, PartialEq)]
+enum Level {
+    Low(()),
+    High(f64),
+}
+
+#[derive(Message, Debug, Clone, PartialEq)]
+#[message(namespace = "")]
+struct Local {
+    inside: Option<Foreign>,
+}
+
+#[derive(Message, Debug, Clone, PartialEq)]
+#[message(namespace = "urn:other")]
+struct Foreign {
+    value: i32,
+}
+
+fn command() -> Command {
+    let position = Quantity {
+        unit: "mm".into(),
+        mode: Some(Mode::Half),
+        value: 1.5,
+    };
+    Command {
+        number: Some(7),
+        name: "go".into(),
+        target: Target::Hold(Duration::from_secs(60)),
+        later: vec![Level::High(2.0), Level::Low(())],
+        whole: Some(Target::Position(position)),
+    }
+}
+
+#[test]
+fn attributes_and_choices_are_read_as_written() {
+    let sent = command();
+    let text = text_of("Command", &sent);
+    assert_eq!(
+        text,
+        r#"<m:Command xmlns:m="https://example.org/everything" id="7"><m:name>go</m:name><m:hold-for>PT1M</m:hold-for><m:High>2</m:High><m:Low/><m:whole><m:Position unit="mm" mode="half-speed">1.5</m:Position></m:whole></m:Command>"#
+    );
+    assert_eq!(
+        from_text::<Command>("Command", text.as_bytes()),
+        Ok(sent.clone())
+    );
+    let tree = message::to_element(&namespace(), "Command", &sent);
+    assert_eq!(
+        message::from_element(&namespace(), "Command", &tree),
+        Ok(sent)
+    );
+    let sent = Local {
+        inside: Some(Foreign { value: 3 }),
+    };
+    let text = text_of("Local", &sent);
+    let tree = Element::parse(text.as_bytes()).unwrap();
+    let inside = tree.child(&Name::local("inside")).unwrap();
+    assert_eq!(
+        inside
+            .child(&Name::new("urn:other", "value"))
+            .unwrap()
+            .text(),
+        "3"
+    );
+    assert_eq!(from_text::<Local>("Local", text.as_bytes()), Ok(sent));
+}
+
+#[test]
+fn wrong_attributes_and_choices_are_named() {
+    for (inside, wanted) in [
+        ("<m:Stop/>", "C/name is missing"),
+        ("<m:name/>", "C/Position|Stop|hold-for is missing"),
+        (
+            "<m:name/><m:Stop/><m:Stop/>",
+            "C/Position|Stop|hold-for is repeated",
+        ),
+        (
+            "<m:name/><m:Position>1</m:Position>",
+            "C/Position/@unit is missing",
+        ),
+        (
+            "<m:name/><m:Position unit='m' mode='no'>1</m:Position>",
+            "C/Position/@mode: ",
+        ),
+        (
+            "<m:name/><m:Position unit='m'>x</m:Position>",
+            "C/Position: ",
+        ),
+        (
+            "<m:name/><m:Position unit='m'><m:a/></m:Position>",
+            "C/Position has an element",
+        ),
+        (
+            "<m:name/><m:Stop/><m:whole/>",
+            "C/whole/Position|Stop|hold-for is missing",
+        ),
+    ] {
+        let text = format!("<m:C xmlns:m='{NAMESPACE}'>{inside}</m:C>");
+        let error = from_text::<Command>("C", text.as_bytes()).unwrap_err();
+        assert!(
+            error.to_string().starts_with(wanted),
+            "{error}, not {wanted}"
+        );
+    }
+}
+
+#[test]
+fn attributes_and_choices_are_in_the_schema() {
+    let mut types = Types::new(namespace());
+    let name = types.element::<Quantity>("Quantity", "");
+    types.element::<Command>("Command", "");
+    let schema = types.to_schema().unwrap();
+    let mut schemas = Schemas::default();
+    schemas.add("command.xsd", &schema).unwrap();
+    let flat = schemas.flat(&name).unwrap();
+    let places: Vec<_> = flat.fields.iter().map(|field| field.place).collect();
+    let attribute = FieldPlace::Attribute;
+    assert_eq!(places, [FieldPlace::Text, attribute, attribute]);
+    assert!(!flat.fields[1].optional && flat.fields[2].optional);
+    let text = schema.to_text();
+    for part in [
+        r#"<xs:choice minOccurs="0" maxOccurs="unbounded"><xs:element name="Low""#,
+        r#"<xs:attribute name="id" type="xs:unsignedShort"/>"#,
+        r#"<xs:element name="whole" type="m:Target" minOccurs="0"/>"#,
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    let mut foreign = Types::new(namespace());
+    foreign.element::<Local>("Local", "");
+    let error = foreign.to_schema().unwrap_err();
+    assert!(error.hint().contains("namespace"), "{error}");
+}

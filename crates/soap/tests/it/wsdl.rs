@@ -3,7 +3,8 @@
 //! Method: a handwritten document with all four kinds of operations, descriptions in round trips,
 //! and arbitrary trees of WSDL and schema names.
 
-use chappe_soap::schema::Schemas;
+use chappe_soap::rust::Modules;
+use chappe_soap::schema::{Argument, Model, Schemas};
 use chappe_soap::wsdl::{
     Import, OperationKind, Protocol, Service, ServiceOperation, Wsdl, WsdlError,
 };
@@ -118,6 +119,31 @@ fn written_documents_round_trip() {
 }
 
 #[test]
+fn policy_assertions_are_read_and_written() {
+    let profile = Name::new("urn:profile", "Profile");
+    let mut written = Wsdl::parse(CLOCK.as_bytes()).unwrap();
+    assert_eq!(written.assertions, []);
+    written.assertions = vec![profile.clone()];
+    let text = written.to_text();
+    assert!(text.contains(r#"wsp:Optional="true""#), "{text}");
+    assert_eq!(
+        Wsdl::parse(text.as_bytes()).unwrap().assertions,
+        [profile.clone()]
+    );
+    // The normal form, in a port type, before policies were a standard; and one by reference.
+    let text = r##"<w:definitions xmlns:w="http://schemas.xmlsoap.org/wsdl/" xmlns:p="urn:profile"
+        xmlns:o="http://schemas.xmlsoap.org/ws/2004/09/policy" xmlns:n="http://www.w3.org/ns/ws-policy">
+        <n:Policy n:Name="urn:p"><p:Other/></n:Policy>
+        <w:portType name="P"><o:Policy><o:ExactlyOne><o:All><p:Profile/><p:Profile/></o:All></o:ExactlyOne>
+        </o:Policy></w:portType></w:definitions>"##;
+    let read = Wsdl::parse(text.as_bytes()).unwrap();
+    assert_eq!(
+        read.assertions,
+        [Name::new("urn:profile", "Other"), profile]
+    );
+}
+
+#[test]
 fn invalid_documents_are_rejected() {
     assert!(matches!(Wsdl::parse(b"<a/>"), Err(WsdlError::NotWsdl(_))));
     let without = br#"<definitions xmlns="http://schemas.xmlsoap.org/wsdl/"><portType name="P">
@@ -182,6 +208,11 @@ fn any_tree() -> impl Strategy<Value = Element> {
         "list",
         "attribute",
         "any",
+        "choice",
+        "group",
+        "union",
+        "enumeration",
+        "maxLength",
     ];
     let namespaces = vec![
         "http://schemas.xmlsoap.org/wsdl/",
@@ -198,6 +229,8 @@ fn any_tree() -> impl Strategy<Value = Element> {
         ("itemType", "t:E"),
         ("minOccurs", "-1"),
         ("maxOccurs", "unbounded"),
+        ("memberTypes", "t:E xs:int"),
+        ("value", "1"),
     ];
     let node = (
         proptest::sample::select(namespaces),
@@ -236,7 +269,7 @@ proptest! {
     fn no_tree_causes_a_panic(tree in any_tree()) {
         let mut root = tree.clone();
         root.name = Name::new("http://schemas.xmlsoap.org/wsdl/", "definitions");
-        let _ = Wsdl::from_element(&root);
+        let wsdl = Wsdl::from_element(&root);
         root.name = Name::new("http://www.w3.org/2001/XMLSchema", "schema");
         let mut schemas = Schemas::default();
         schemas.add("any", &root).unwrap();
@@ -244,7 +277,12 @@ proptest! {
         let names: Vec<_> = schemas.elements().cloned().collect();
         for name in names {
             let _ = schemas.flat(&name);
+            let mut model = Model::new(&schemas);
+            if let Ok(element) = model.element(&name) {
+                let _ = model.compose(&element, &Argument::none());
+            }
         }
+        let _ = Modules::default().add("any", &wsdl.unwrap_or_default(), &schemas);
     }
 }
 

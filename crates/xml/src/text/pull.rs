@@ -137,6 +137,12 @@ impl<'i> Pull<'i> {
         self.tokens.tag().name()
     }
 
+    /// The attributes of the last start: namespace, local name and value.
+    pub fn attributes(&self) -> impl Iterator<Item = (&Namespace, &str, &str)> {
+        let attributes = self.tokens.tag().attributes.iter();
+        attributes.map(|it| (&it.namespace, &*it.local, &*it.value))
+    }
+
     /// Reads the rest of the open element as one text, and its end; `None` if it has a child, whose
     /// start was read then.
     ///

@@ -6,7 +6,7 @@ use std::time::Duration;
 use chappe_identity::Quota;
 use chappe_xml::{Name, Str};
 
-use super::super::{DropReason, Interface, Retransmission, Target};
+use super::super::{DropReason, Interface, MatchRule, Retransmission, Target};
 use crate::Dialect;
 
 /// Decides which transport addresses given by an unauthenticated sender may be contacted.
@@ -125,8 +125,10 @@ pub enum Command {
         /// Types that a match must implement; empty matches everything. Names of DPWS are
         /// translated into the dialect of each message.
         types: Vec<Name>,
-        /// Each must match one of the target's scopes, by the default rule.
+        /// Each must match one of the target's scopes.
         scopes: Vec<Str>,
+        /// The rule by which scopes match. A dialect without it is not asked.
+        match_by: MatchRule,
         /// Time for which answers are accepted.
         timeout: Duration,
     },
@@ -140,6 +142,8 @@ pub enum Command {
         types: Vec<Name>,
         /// As in [`Command::Probe`].
         scopes: Vec<Str>,
+        /// As in [`Command::Probe`].
+        match_by: MatchRule,
         /// Time for which answers are accepted.
         timeout: Duration,
     },

@@ -21,7 +21,7 @@ use super::intake::{Dropped, IntakeState};
 use super::message::{Content, Message, Probe};
 use super::rate::Buckets;
 use super::table::Table;
-use super::{DropCounts, Inbound, Interface, Outbound, Target};
+use super::{DropCounts, Inbound, Interface, MatchRule, Outbound, Target};
 use crate::Dialect;
 
 pub use super::table::Known;
@@ -30,7 +30,7 @@ pub use api::{Command, Config, Event, Via, XaddrPolicy};
 /// The machine that searches for target services, in both dialects.
 ///
 /// ```
-/// use chappe_dpws::discovery::{Client, Interface, client::{Command, Config}};
+/// use chappe_dpws::discovery::{Client, Interface, MatchRule, client::{Command, Config}};
 /// use chappe_machine::{Harness, Input, Output};
 /// let lo = Interface { index: 1, addresses: vec!["127.0.0.1".parse().unwrap()] };
 /// let only_source = |xaddr: &str, source: std::net::SocketAddr| {
@@ -42,6 +42,7 @@ pub use api::{Command, Config, Event, Via, XaddrPolicy};
 ///     id: 1,
 ///     types: vec![],
 ///     scopes: vec![],
+///     match_by: MatchRule::default(),
 ///     timeout: std::time::Duration::from_secs(1),
 /// };
 /// let outputs = harness.input(Input::Command(probe)).unwrap();
@@ -172,16 +173,18 @@ impl Client {
                 id,
                 types,
                 scopes,
+                match_by,
                 timeout,
             } => {
                 let to = self.groups(None);
-                self.probe(now, id, (&types, &scopes), &to, timeout);
+                self.probe(now, id, (&types, &scopes, match_by), &to, timeout);
             }
             Command::DirectedProbe {
                 id,
                 to,
                 types,
                 scopes,
+                match_by,
                 timeout,
             } => {
                 let interface = self
@@ -189,7 +192,13 @@ impl Client {
                     .interfaces
                     .first()
                     .map_or(0, |first| first.index);
-                self.probe(now, id, (&types, &scopes), &[(interface, to)], timeout);
+                self.probe(
+                    now,
+                    id,
+                    (&types, &scopes, match_by),
+                    &[(interface, to)],
+                    timeout,
+                );
             }
             Command::Resolve { endpoint } => {
                 let dialect = self.table.get(&endpoint).map(|known| known.dialect);
@@ -238,7 +247,7 @@ impl Client {
         &mut self,
         now: Instant,
         id: u64,
-        (types, scopes): (&[Name], &[Str]),
+        (types, scopes, rule): (&[Name], &[Str], MatchRule),
         to: &[(u32, SocketAddr)],
         timeout: Duration,
     ) {
@@ -256,6 +265,9 @@ impl Client {
             return;
         };
         for dialect in self.config.dialects.clone() {
+            let Some(match_by) = rule.attribute(dialect) else {
+                continue;
+            };
             let types: Vec<_> = types.iter().map(|name| dialect.translate(name)).collect();
             let mut variants = vec![types];
             if dialect == Dialect::V2005 && variants[0].is_empty() {
@@ -266,7 +278,7 @@ impl Client {
                 let probe = Probe {
                     types,
                     scopes: scopes.to_vec(),
-                    match_by: None,
+                    match_by: match_by.clone(),
                 };
                 self.ask(now, request, dialect, &Content::Probe(probe), to);
             }

@@ -1,0 +1,45 @@
+//! Types for the messages of pump.wsdl, written by `chappe describe --rust`.
+
+/// The messages of the service `Pump`.
+pub mod pump {
+    use chappe_soap::message::{Fault, Message};
+
+    /// The faults of `Fill`.
+    #[derive(Fault, Debug, Clone, PartialEq)]
+    pub enum FillFault {
+        Overflow(Overflow),
+    }
+
+    #[derive(Message, Debug, Clone, PartialEq)]
+    pub struct Fill {
+        pub tank: String,
+        pub target: Target,
+        pub step: Vec<Step>,
+        pub note: Option<String>,
+    }
+
+    #[derive(Message, Debug, Clone, PartialEq)]
+    pub struct FillResponse {
+        pub volume: Volume,
+        pub step: Vec<Step>,
+        pub note: Option<String>,
+    }
+
+    #[derive(Message, Debug, Clone, PartialEq)]
+    pub struct Overflow {
+        pub limit: f64,
+    }
+
+    #[derive(Message, Debug, Clone, PartialEq)]
+    pub struct Stop {
+        pub tank: String,
+    }
+
+    #[derive(Message, Debug, Clone, PartialEq)]
+    pub enum Target {
+        #[name("litres")]
+        Litres(f64),
+        #[name("level")]
+        Level(i32),
+    }
+}
