@@ -1,5 +1,5 @@
-"""Discovery with other implementations: wsdd (2005 dialect) and WSDiscovery (2005 dialect) targets are found, an
-sdc11073 client (2009 dialect) finds our device, and ours finds its device.
+"""Discovery with other implementations: wsdd, wsdd2 and WSDiscovery (2005 dialect) targets are found; WSDiscovery and
+wsdd as clients find our device of the 2005 dialect, whose metadata wsdd reads too.
 """
 
 import json
@@ -33,6 +33,35 @@ def wsdd_is_found(cable: Cable, chappe: str) -> None:
     expect(len(devices) == 1 and devices[0]["addresses"], "wsdd is found and resolved to an address")
     expect(devices[0]["state"] == "usable" and "PEERBOX" in json.dumps(devices[0]).upper(),
            "wsdd's device describes itself")
+
+
+def wsdd2_is_found(cable: Cable, chappe: str) -> None:
+    # Over IPv6 it announces its host name, which we do not resolve.
+    peer = cable.start("B", "wsdd2", shutil.which("wsdd2"), "-i", "b0", "-4", "-N", "PEERBOX2", "-w")
+
+    def seen() -> list[dict]:
+        lines = find(cable, chappe, "A")
+        found = [d for d in lines if d.get("event") == "device" and d["dialect"] == "2005"]
+        return [d for d in found if "PEERBOX2" in json.dumps(d).upper()]
+    device = until(15, "wsdd2's device", seen)[0]
+    expect(device["state"] == "usable" and device["addresses"], "wsdd2's device is found and describes itself")
+    peer.stop()
+
+
+def ours_of_2005_is_found(cable: Cable, chappe: str) -> None:
+    device = cable.start("B", "device-2005", chappe, "device", "run", THERMOMETER, "--address", "10.77.0.2", "--json",
+                         "--dialect", "2005")
+    endpoint = device.wait_event("ready", 20)["endpoint"]
+    found = cable.run("A", sys.executable, str(HERE / "search.py"), timeout_s=20)
+    lines = [line for line in found.stdout.splitlines() if endpoint in line]
+    expect(len(lines) == 1 and "http://10.77.0.2" in lines[0], "WSDiscovery finds ours of 2005, with its address")
+    # Its list, `-l PORT`, is not served with Python 3.10 and later, but it prints the name in the metadata.
+    client = cable.start("A", "wsdd-client", shutil.which("wsdd"), "-v", "-i", "a0", "-4", "-o", "-D")
+    log = cable.work / "wsdd-client.log"
+    until(15, "ours is found by wsdd", lambda: "discovered Peer thermometer" in log.read_text())
+    expect(True, "wsdd finds ours of 2005 and reads its metadata")
+    client.stop()
+    device.stop()
 
 
 def wsdiscovery_is_found(cable: Cable, chappe: str) -> None:
@@ -77,8 +106,10 @@ def doctors_meet(cable: Cable, chappe: str) -> None:
 def check(cable: Cable, chappe: str) -> None:
     doctors_meet(cable, chappe)
     wsdd_is_found(cable, chappe)
+    wsdd2_is_found(cable, chappe)
     wsdiscovery_is_found(cable, chappe)
     ours_is_found(cable, chappe)
+    ours_of_2005_is_found(cable, chappe)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,28 @@
 #!/usr/bin/env python3
 """Clients that others wrote call devices made of Rust types, from nothing but their WSDL.
 
-    check/dpws/run.py EXAMPLES    the folder with the built examples `actuator` and `twenty_services`
+    check/dpws/run.py EXAMPLES WORK    the folder with the built examples `actuator` and `twenty_services`, and one for
+                                       the programs that gSOAP makes
 
 zeep reads the WSDL, adds the headers of WS-Addressing because the WSDL names actions, and receives answers,
-faults with a detail, and the answer to a one-way message. Exit code 1 when something differs.
+faults with a detail, and the answer to a one-way message. gSOAP does the same with a client in C that it makes
+of the WSDL. Both over IPv4 and IPv6. Exit code 1 when something differs.
 """
 
 import re
+import shutil
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import zeep
 from zeep.exceptions import Fault
 
+HERE = Path(__file__).resolve().parent
 VALVE = "https://chappe.example/valve"
 # Addresses of the loopback that no other group uses.
-VALVE_ADDRESS = "127.0.7.1"
+VALVE_ADDRESSES = ["127.0.7.1", "::1"]
 RACK_ADDRESS = "127.0.7.2"
 # The longest time in seconds of a device to start, and of an answer.
 LIMIT_S = 20
@@ -29,7 +34,8 @@ class Device:
     def __init__(self, program, address):
         self.process = subprocess.Popen([program, address], stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
-        found = re.search(rf"{re.escape(address)}:(\d+)", line)
+        host = f"[{address}]" if ":" in address else address
+        found = re.search(rf"{re.escape(host)}:(\d+)", line)
         if not found:
             self.process.kill()
             raise SystemExit(f"{program} says {line!r}, and no address")
@@ -59,12 +65,12 @@ def expect(what, found, wanted):
         failures.append(what)
 
 
-def valve(program):
+def valve(program, address):
     """An answer, a fault with its detail, a fault that names the field, a one-way message."""
-    with Device(program, VALVE_ADDRESS) as device:
+    with Device(program, address) as device:
         client = device.client("Valve")
-        address = client.service._binding_options["address"]
-        expect("the port has the address of the request", address, f"{device.base}/Valve")
+        where = client.service._binding_options["address"]
+        expect(f"the port has the address of the request, at {address}", where, f"{device.base}/Valve")
         expect("an answer", client.service.MoveTo(percent=40), 40)
         try:
             client.service.MoveTo(percent=140)
@@ -81,10 +87,25 @@ def valve(program):
         message = client.create_message(client.service, "MoveTo", percent=40)
         message.find(f".//{{{VALVE}}}percent").text = "half"
         headers = {"Content-Type": "application/soap+xml; charset=utf-8"}
-        answer = client.transport.post_xml(address, message, headers)
+        answer = client.transport.post_xml(where, message, headers)
         expect("the status of a wrong value", answer.status_code, 400)
         expect("its field", "MoveTo/percent" in answer.text, True)
         expect("a one-way message", client.service.Close(), None)
+
+
+def gsoap(program, address, work):
+    """The same by a client that gSOAP makes of the WSDL."""
+    with Device(program, address) as device:
+        work.mkdir(parents=True, exist_ok=True)
+        with urllib.request.urlopen(f"{device.base}/Valve?wsdl", timeout=LIMIT_S) as answer:
+            (work / "valve.wsdl").write_bytes(answer.read())
+        subprocess.run([HERE / "gsoap/build", work / "valve.wsdl", HERE / "gsoap/valve.c", work, "addressing"],
+                       check=True)
+        done = subprocess.run([work / "program", f"{device.base}/Valve"], capture_output=True, text=True,
+                              timeout=LIMIT_S)
+        steps = ["answer 40", "relates to the request", "fault ns1:OutOfRange", "reason the valve cannot move there",
+                 "limits 0 100", "closed"]
+        expect(f"gSOAP at {address}", done.stdout.splitlines() or done.stderr, steps)
 
 
 def rack(program):
@@ -103,10 +124,15 @@ def rack(program):
 
 
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 3:
         raise SystemExit(__doc__)
-    examples = Path(sys.argv[1])
-    valve(examples / "actuator")
+    examples, work = Path(sys.argv[1]), Path(sys.argv[2])
+    for address in VALVE_ADDRESSES:
+        valve(examples / "actuator", address)
+        if shutil.which("wsdl2h"):
+            gsoap(examples / "actuator", address, work)
+    if not shutil.which("wsdl2h"):
+        print("skipped: dpws: gSOAP is not installed")
     rack(examples / "twenty_services")
     print(f"{len(failures)} differences")
     sys.exit(1 if failures else 0)

@@ -1,13 +1,15 @@
 """An sdc11073 consumer that finds a plain device, reads its metadata, subscribes and receives.
 
-Usage: client.py ADDRESS. Prints one line for each step; exits with 1 at the first failure.
+Usage: client.py ADDRESS [CERTIFICATE KEY AUTHORITY]. Prints one line for each step; exits with 1 at the first failure.
 """
 
+import pathlib
 import queue
 import sys
 import time
 
 from lxml.etree import QName
+from sdc11073.certloader import mk_ssl_contexts
 from sdc11073.consumer.consumerimpl import SdcConsumer
 from sdc11073.definitions_sdc import SdcV1Definitions
 from sdc11073.dispatch import DispatchKey
@@ -28,7 +30,12 @@ def main() -> None:
     print("found by its type")
 
     # Its own way in wants a medical device; everything after that is the same for any device.
-    consumer = SdcConsumer(found[0].x_addrs[0], SdcV1Definitions, None, validate=False)
+    contexts = None
+    if len(sys.argv) > 2:
+        certificate, key, authority = map(pathlib.Path, sys.argv[2:5])
+        contexts = mk_ssl_contexts(key, certificate, authority)
+    consumer = SdcConsumer(found[0].x_addrs[0], SdcV1Definitions, contexts, validate=False,
+                           force_ssl_connect=contexts is not None)
     consumer.start_all(check_get_service=False)
     description = consumer.host_description
     name = description.this_device.FriendlyName[0].text

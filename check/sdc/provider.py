@@ -1,6 +1,8 @@
 """An IEEE 11073 SDC provider (sdc11073) with three metrics and a waveform, for peer tests.
 
-Usage: provider.py ADDRESS SECONDS. Prints "ready EPR" when it answers, then one line per second.
+Usage: provider.py ADDRESS SECONDS [no-nagle | ENDPOINT CERTIFICATE KEY AUTHORITY]. Prints "ready EPR" when it answers, then
+one line per second. With `no-nagle` its HTTP server sends the body of an answer at once, instead of when the client has
+acknowledged the head. With a certificate it has https alone, and demands certificates that the authority has signed.
 """
 
 import decimal
@@ -10,6 +12,8 @@ import sys
 import time
 import uuid
 
+from sdc11073.certloader import mk_ssl_contexts
+from sdc11073.httpserver.httprequesthandler import DispatchingRequestHandler
 from sdc11073.location import SdcLocation
 from sdc11073.mdib import ProviderMdib
 from sdc11073.provider import SdcProvider
@@ -56,12 +60,19 @@ def publish(mdib: ProviderMdib, sample: int, stretch_index: int) -> None:
 
 def main() -> None:
     address, seconds = sys.argv[1], float(sys.argv[2])
+    DispatchingRequestHandler.disable_nagle_algorithm = sys.argv[3:] == ["no-nagle"]
+    endpoint, contexts = str(uuid.uuid4()), None
+    if len(sys.argv) > 4:
+        endpoint = sys.argv[3]
+        certificate, key, authority = map(pathlib.Path, sys.argv[4:7])
+        contexts = mk_ssl_contexts(key, certificate, authority)
     discovery = WSDiscovery(address)
     discovery.start()
     mdib = ProviderMdib.from_mdib_file(str(pathlib.Path(__file__).parent / "mdib.xml"))
     model = dpws_types.ThisModelType("Peer Works", "www.example.com", "Vital Signs", "7", None, None)
     device = dpws_types.ThisDeviceType("SDC monitor", "1.2.3", "SN-42")
-    provider = SdcProvider(discovery, model, device, mdib, epr=str(uuid.uuid4()), max_subscription_duration=60)
+    provider = SdcProvider(discovery, model, device, mdib, epr=endpoint, max_subscription_duration=60,
+                           ssl_context_container=contexts)
     provider.start_all(start_rtsample_loop=False)
     provider.set_location(SdcLocation(fac="HOSP", poc="CU1", bed="Bed1"))
     print("ready", provider.epr_urn, flush=True)

@@ -5,7 +5,8 @@
    When it restarts under another endpoint reference, its streams continue.
 2. `chappe call` gets states of that provider, whose WSDL gives actions as `soapAction` alone.
 3. A consumer finds our device, reads its metadata, subscribes, receives, renews and unsubscribes.
-4. A provider changes its description while it publishes, for 40 s or as many as SDC_SECONDS says: every
+4. All of this with TLS and certificates at both ends (secure.py).
+5. A provider changes its description while it publishes, for 40 s or as many as SDC_SECONDS says: every
    state that it sent is stored once.
 """
 
@@ -19,6 +20,7 @@ from collections.abc import Callable
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import changes  # noqa: E402
+import secure  # noqa: E402
 from network import Cable, CheckFailed, Process, expect, main, until  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -122,6 +124,7 @@ def consumer_uses_our_device(cable: Cable, chappe: str) -> None:
 def check(cable: Cable, chappe: str) -> None:
     provider_becomes_streams(cable, chappe)
     consumer_uses_our_device(cable, chappe)
+    secure.check(cable, chappe)
     changes.check(cable, chappe, float(os.environ.get("SDC_SECONDS", "40")))
 
 

@@ -5,14 +5,14 @@ use std::time::Duration;
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::target_service::{self, AMPLIFICATION_MAX};
 use chappe_dpws::discovery::{
-    Client, Inbound, Interface, Message, Outbound, TargetService, client,
+    Client, Inbound, Interface, Message, Outbound, Proxy, Target, TargetService, client, proxy,
 };
 use chappe_machine::{Harness, Input, Output};
-use chappe_soap::Envelope;
+use chappe_soap::{EndpointReference, Envelope};
 
 use crate::bounds::Bound;
 
-/// Two machines with twelve datagrams each, whose trees are 1 MiB at most and are gone before the
+/// Three machines with twelve datagrams each, whose trees are 1 MiB at most and are gone before the
 /// next comes; 70 bytes of tree for a byte is the most, and the part that the machines keep is bounded.
 const BOUND: Bound = Bound::memory(4 << 20, 250);
 
@@ -34,6 +34,7 @@ fn check_unbounded(data: &[u8]) {
     for multicast in [true, false] {
         target_service(data, multicast);
         client(data, multicast);
+        discovery_proxy(data, multicast);
     }
 }
 
@@ -99,6 +100,64 @@ fn target_service(data: &[u8], multicast: bool) {
             answers.iter().all(|answer| answer.to == asker),
             "an answer elsewhere"
         );
+    }
+}
+
+/// A proxy with one confirmed entry of another host, which no message changes; each message comes as a datagram and
+/// by HTTP, and answers of datagrams are bounded.
+fn discovery_proxy(data: &[u8], multicast: bool) {
+    let mut config = proxy::Config::new("urn:uuid:00000000-0000-4000-8000-000000000001", 1, 7);
+    config.interfaces = vec![(interface(), vec!["http://192.0.2.1:8474/".into()])];
+    let policy = |xaddr: &str, _: std::net::SocketAddr| match xaddr.contains("192.0.2.") {
+        true => Ok(()),
+        false => Err("another network".to_owned()),
+    };
+    let mut harness = Harness::new(Proxy::new(config, policy), 7);
+    let target = Target {
+        endpoint: EndpointReference::new(ENDPOINT),
+        types: vec![Dialect::V2009.device_type()],
+        xaddrs: vec!["http://192.0.2.5:5357/".into()],
+        ..Target::default()
+    };
+    let learn = proxy::Command::Learn {
+        target: target.clone(),
+        dialect: Dialect::V2009,
+        from: "192.0.2.5:5357".parse().expect("an address"),
+    };
+    harness
+        .input(Input::Command(learn))
+        .unwrap_or_else(|violation| panic!("{violation}"));
+    let pass = Duration::from_secs(5);
+    for datagram in datagrams(data, multicast) {
+        let (asker, size) = (datagram.from, datagram.bytes.len());
+        let envelope = Envelope::parse(&datagram.bytes);
+        let mut outputs = harness
+            .input(Input::Receive(datagram))
+            .unwrap_or_else(|violation| panic!("{violation}"));
+        let later = harness.advance(pass);
+        outputs.append(&mut later.unwrap_or_else(|violation| panic!("{violation}")));
+        let answers = sent(outputs);
+        let bytes: usize = answers.iter().map(|answer| answer.bytes.len()).sum();
+        assert!(
+            bytes <= AMPLIFICATION_MAX * size,
+            "{bytes} bytes for {size}"
+        );
+        if let Ok(envelope) = envelope {
+            let request = proxy::Request {
+                token: 1,
+                from: asker,
+                sender: None,
+                envelope,
+            };
+            let outputs = harness
+                .input(Input::Command(proxy::Command::Request(Box::new(request))))
+                .unwrap_or_else(|violation| panic!("{violation}"));
+            let replies = outputs.iter().filter(|output| {
+                matches!(output, Output::Event(proxy::Event::Reply { token: 1, .. }))
+            });
+            assert_eq!(replies.count(), 1, "one reply for a request");
+        }
+        assert_eq!(harness.machine().offered(ENDPOINT), Some(&target));
     }
 }
 

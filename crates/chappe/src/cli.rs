@@ -19,7 +19,7 @@ use std::time::Duration;
 use chappe_dpws::discovery::MatchRule;
 use chappe_identity::{Contact, PublicKey};
 use chappe_terminal::duration;
-use chappe_transport::tls::Fingerprint;
+use chappe_transport::tls::{Fingerprint, Usage};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use account::{
@@ -27,7 +27,8 @@ pub(crate) use account::{
     AccountShow,
 };
 pub(crate) use device::{
-    Device, DeviceCall, DeviceExclude, DeviceInclude, DeviceReplace, DeviceRun,
+    Device, DeviceCall, DeviceCheck, DeviceExclude, DeviceInclude, DeviceRecord, DeviceReplace,
+    DeviceRun,
 };
 pub(crate) use export::{Export, ExportFormat};
 pub(crate) use link::{DeadLetters, Link, LinkAdd, LinkList, LinkRemove, LinkShow, Resend};
@@ -82,7 +83,7 @@ pub(crate) enum Command {
     Device(Device),
     /// Find devices, and explain why some are not usable.
     #[command(
-        after_help = "Examples:\n  chappe find\n  chappe find --interface eth0 --timeout 5s\n  chappe find --host 192.0.2.7\n  chappe find --entrance 192.0.2.7:8473          where multicast does not reach\n\nExit code 1 when no usable device is found."
+        after_help = "Examples:\n  chappe find\n  chappe find --interface eth0 --timeout 5s\n  chappe find --host 192.0.2.7\n  chappe find --proxy http://192.0.2.7:8474/       a discovery proxy instead of multicast\n  chappe find --entrance 192.0.2.7:8473          where multicast does not reach\n\nExit code 1 when no usable device is found."
     )]
     Find(Find),
     /// Check this machine for discovery and storage, with a remedy for each problem.
@@ -248,6 +249,11 @@ pub(crate) struct Network {
     /// By UDP, or with the URL of a device, such as http://192.0.2.7:5357/device, by HTTP.
     #[arg(long = "host", value_name = "ADDRESS|URL")]
     pub hosts: Vec<Host>,
+    /// Ask this discovery proxy instead of multicast; may be repeated.
+    ///
+    /// Its URL, such as http://192.0.2.7:8474/. While none answers, multicast is used.
+    #[arg(long = "proxy", value_name = "URL", value_parser = contact)]
+    pub proxies: Vec<Contact>,
     /// Also search the distributed hash table, through this node; may be repeated.
     ///
     /// Nodes that answer multicast are used as entrances without this flag.
@@ -259,6 +265,38 @@ pub(crate) struct Network {
     /// Time to wait for answers.
     #[arg(long, default_value = "3s", value_parser = duration, value_name = "DURATION")]
     pub timeout: Duration,
+    /// Certificates of devices, and the own one.
+    #[command(flatten)]
+    pub tls: DeviceTls,
+}
+
+/// Whom to trust among devices with TLS, and what to show them.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "TLS (only devices with https are used then)")]
+pub(crate) struct DeviceTls {
+    /// Trust the device whose certificate has this fingerprint; may be repeated.
+    #[arg(long = "fingerprint", value_name = "SHA256")]
+    pub fingerprints: Vec<Fingerprint>,
+    /// Trust devices with certificates that the authorities in this file have signed.
+    #[arg(long, value_name = "PEM")]
+    pub authorities: Option<PathBuf>,
+    /// Show this certificate, which events need.
+    #[arg(long, value_name = "PEM", requires = "key")]
+    pub certificate: Option<PathBuf>,
+    /// The key of the certificate; without one, a certificate is made of this key.
+    #[arg(long, value_name = "PEM")]
+    pub key: Option<PathBuf>,
+    /// Accept only certificates for this usage (extended key usage); may be repeated.
+    #[arg(long = "usage", value_name = "OID", requires = "authorities")]
+    pub usages: Vec<Usage>,
+    /// Accept certificates of the authorities whatever names they have.
+    #[arg(long, requires = "authorities")]
+    pub any_name: bool,
+}
+
+/// A URL with an address instead of a name.
+fn contact(text: &str) -> Result<Contact, String> {
+    Contact::parse(text, 0).map_err(|refusal| refusal.to_string())
 }
 
 /// A host to probe directly.
@@ -318,6 +356,9 @@ pub(crate) struct Doctor {
     /// Also reach this host, which runs a device or `chappe doctor --answer`.
     #[arg(long, value_name = "HOST")]
     pub with: Option<IpAddr>,
+    /// Also ask the device at this transport address, with the certificates below; may be repeated.
+    #[arg(long = "device", value_name = "URL")]
+    pub devices: Vec<String>,
     /// Also check this entrance to the distributed hash table; may be repeated.
     #[arg(long = "entrance", value_name = "ADDRESS:PORT")]
     pub entrances: Vec<SocketAddr>,
@@ -330,6 +371,9 @@ pub(crate) struct Doctor {
     /// The data directory to check.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub data: PathBuf,
+    /// Certificates of devices, and the own one.
+    #[command(flatten)]
+    pub tls: DeviceTls,
 }
 
 /// Flags of `describe`.

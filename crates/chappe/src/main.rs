@@ -36,6 +36,8 @@ fn run(cli: Cli) -> Outcome {
         Command::Serve(flags) => command::serve::run(flags, json),
         Command::Device(verb) => match verb {
             cli::Device::Run(flags) => command::device::run(flags, json),
+            cli::Device::Record(flags) => command::recording::run(flags, json),
+            cli::Device::Check(flags) => command::conformance::run(flags, json),
             cli::Device::List { node } => command::announced::list(&node, json),
             cli::Device::Call(flags) => command::announced::call(flags, json),
             cli::Device::Replace(flags) => command::place::replace(flags, json),

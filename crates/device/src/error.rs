@@ -8,7 +8,7 @@ use std::time::Duration;
 use chappe_identity::Refusal;
 use chappe_soap::message::TypesError;
 use chappe_transport::http;
-use chappe_transport::{Hop, key_file};
+use chappe_transport::{Hop, key_file, tls};
 
 /// A failure of a device, client or host.
 #[derive(Debug, thiserror::Error)]
@@ -59,12 +59,18 @@ pub enum Error {
     /// A subscription was refused or lost.
     #[error("the subscription failed: {0}")]
     Subscription(String),
+    /// Events of a device with TLS need a server with TLS, and so a certificate.
+    #[error("the device sends events only with TLS, and this client has no certificate")]
+    NoCertificate,
     /// The description of a hosted device is wrong.
     #[error("misuse: {0}")]
     Misuse(String),
     /// The key file of the device cannot be used.
     #[error(transparent)]
     Key(#[from] key_file::Error),
+    /// A certificate, a key or authorities cannot be used.
+    #[error(transparent)]
+    Tls(#[from] tls::FileError),
     /// The version of the description cannot be stored.
     #[error("cannot store the version of the description in {}: {source}", path.display())]
     Memory {
@@ -101,8 +107,10 @@ impl Error {
             Self::Parser(_) => "parser ended",
             Self::Slow(_) => "description too slow",
             Self::Subscription(_) => "subscription failed",
+            Self::NoCertificate => "no own certificate",
             Self::Misuse(_) => "misuse",
             Self::Key(_) => "key file refused",
+            Self::Tls(_) => "certificate not usable",
             Self::Memory { .. } => "version not stored",
             Self::Types { .. } => "messages without a schema",
             Self::Closed => "closed",
@@ -124,9 +132,13 @@ impl Error {
             Self::NoAddress => Some("the device does not answer Resolve: restart it".into()),
             Self::Refused { refusal, .. } => refusal.hint(),
             Self::Http(error) => error.hint(),
+            Self::NoCertificate => {
+                Some("give a certificate that the device trusts, and its key".into())
+            }
             Self::Slow(_) => Some("check that the device serves its WSDL and schemas".into()),
             Self::NotDpws(_) => Some("cameras and others support discovery only".into()),
             Self::Key(error) => error.hint(),
+            Self::Tls(error) => error.hint(),
             Self::Memory { .. } => Some("the device must be able to write beside its key".into()),
             Self::Types { source, .. } => Some(source.hint().into()),
             _ => None,

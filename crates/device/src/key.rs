@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use chappe_identity::hex_encode;
 use chappe_transport::key_file;
+use chappe_transport::tls::{Mutual, Usage};
 
 use crate::Error;
 use crate::host::endpoint_of;
@@ -30,6 +31,7 @@ const MEMORY_BYTES_MAX: u64 = 64;
 #[derive(Debug, Clone)]
 pub struct Key {
     endpoint: String,
+    pair: Arc<chappe_identity::Key>,
     memory: Arc<Memory>,
 }
 
@@ -49,6 +51,7 @@ impl Key {
         };
         Ok(Self {
             endpoint: endpoint_of(&key),
+            pair: Arc::new(key),
             memory: Arc::new(memory),
         })
     }
@@ -57,6 +60,13 @@ impl Key {
     #[must_use]
     pub fn endpoint(&self) -> &str {
         &self.endpoint
+    }
+
+    /// TLS with a certificate made from this key, which names the endpoint and these usages besides those of TLS. It
+    /// is the same at each start, and trusts nobody yet.
+    #[must_use]
+    pub fn tls(&self, usages: &[Usage]) -> Mutual {
+        Mutual::of_key(&self.pair, &self.endpoint, &self.endpoint, usages)
     }
 
     /// The version of the description with this digest: the stored one if it is the same, else a
@@ -72,6 +82,7 @@ impl From<chappe_identity::Key> for Key {
     fn from(key: chappe_identity::Key) -> Self {
         Self {
             endpoint: endpoint_of(&key),
+            pair: Arc::new(key),
             memory: Arc::new(Memory::default()),
         }
     }

@@ -9,11 +9,15 @@
 //! Drops, refusals and irregularities are reported once, in [`Drops`](chappe_transport::Drops) or in the notes of
 //! a [`Description`](client::Description), with a hint if a remedy is known.
 //!
-//! Out of scope: TLS, managed discovery, names instead of addresses.
+//! [`DiscoveryProxy`] answers for devices that multicast does not reach.
+//!
+//! Out of scope: names instead of addresses but for https.
 
 #![forbid(unsafe_code)]
 
 pub mod client;
+#[cfg(feature = "tools")]
+pub mod conformance;
 mod device;
 mod driver;
 mod error;
@@ -24,17 +28,22 @@ mod http;
 mod key;
 #[cfg(feature = "mapping")]
 pub mod mapping;
+pub mod proxy;
+#[cfg(feature = "tools")]
+pub mod recording;
 mod selection;
 mod service;
 
 /// A fault, and `#[derive(Fault)]` for the faults of an operation.
 pub use chappe_soap::Fault;
 pub use chappe_soap::message::Message;
+pub use chappe_transport::tls;
 pub use client::{ClientOptions, DeviceClient};
 pub use device::{Bench, Device, RunningDevice};
 pub use error::Error;
 pub use host::{DeviceHost, HostOptions};
 pub use key::Key;
+pub use proxy::{DiscoveryProxy, ProxyOptions};
 pub use selection::Selection;
 pub use service::{Event, PortType, Requester, Service};
 

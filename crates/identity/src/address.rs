@@ -1,8 +1,9 @@
 //! The only policy on addresses that arrive in messages: XAddrs, NotifyTo, EndTo.
 //!
 //! The sender of such an address decides where this host connects. The policy allows only the
-//! sender itself and the prefixes that the operator configured. A host name is never resolved,
-//! since its owner decides at the moment of use which address it means.
+//! sender itself and the prefixes that the operator configured. The owner of a host name decides at the
+//! moment of use which address it means: a name is resolved only where a certificate has to prove it, and the
+//! address that it means is judged like every other one.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -13,6 +14,8 @@ const METADATA_SERVICES: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
 ];
+/// Maximum length of a host name (RFC 1035, section 2.3.4).
+const NAME_BYTES_MAX: usize = 253;
 /// Maximum length of an address: `MAX_URI_SIZE` of DPWS 1.1, appendix B.
 const URI_BYTES_MAX: usize = 2_048;
 
@@ -25,6 +28,16 @@ pub enum Scheme {
     Https,
 }
 
+/// What the certificate of an https peer has to prove, besides that it is trusted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Proof {
+    /// The host name of the address; `None`: the IP address.
+    pub name: Option<String>,
+    /// The endpoint of the device. A certificate that names another endpoint is refused; one that names this
+    /// one needs no other name.
+    pub endpoint: Option<String>,
+}
+
 /// An address that may be contacted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contact {
@@ -34,6 +47,8 @@ pub struct Contact {
     pub address: SocketAddr,
     /// Path and query, at least `/`.
     pub path: String,
+    /// What a certificate has to prove there, if the scheme is https.
+    pub proof: Proof,
 }
 
 impl Contact {
@@ -90,7 +105,28 @@ impl Contact {
             scheme,
             address,
             path: format!("{slash}{path}"),
+            proof: Proof::default(),
         })
+    }
+
+    /// The host name in an https address, which a certificate can prove; `None` for every other address.
+    #[must_use]
+    pub fn provable_name(uri: &str) -> Option<&str> {
+        let (scheme, rest) = uri.trim().split_once("://")?;
+        let authority = rest.split(['/', '?', '#']).next()?;
+        let name = authority
+            .split_once(':')
+            .map_or(authority, |(name, _)| name);
+        let is_name = |name: &str| {
+            let mut labels = name.split('.');
+            let valid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+            name.len() <= NAME_BYTES_MAX
+                && labels.all(|label| !label.is_empty() && label.bytes().all(valid))
+        };
+        let is_provable = scheme.eq_ignore_ascii_case("https")
+            && name.parse::<IpAddr>().is_err()
+            && is_name(name);
+        is_provable.then_some(name)
     }
 }
 
@@ -102,6 +138,9 @@ impl fmt::Display for Contact {
             Scheme::Https => "https",
         };
         let port = self.address.port();
+        if let Some(name) = &self.proof.name {
+            return write!(f, "{scheme}://{name}:{port}{}", self.path);
+        }
         match self.address.ip() {
             IpAddr::V4(ip) => write!(f, "{scheme}://{ip}:{port}{}", self.path),
             IpAddr::V6(ip) => write!(f, "{scheme}://[{ip}]:{port}{}", self.path),
@@ -219,6 +258,12 @@ pub enum Refusal {
     /// A name instead of an IP address.
     #[error("the host {0:?} is not a literal IP address")]
     NotLiteral(String),
+    /// A name that no resolver knows.
+    #[error("the host {0:?} cannot be resolved")]
+    Unresolved(String),
+    /// An http address where TLS is demanded.
+    #[error("the address is plain http, and TLS is demanded")]
+    Plain,
     /// Port zero.
     #[error("port 0 cannot be contacted")]
     PortZero,
@@ -269,8 +314,14 @@ impl Refusal {
                  its prefix in discovery.contact"
             )),
             Self::NotLiteral(_) => {
-                Some("names are never resolved: let the device announce its IP address".to_owned())
+                Some(
+                    "a name is resolved only for https, and if a certificate is trusted: let the device \
+                     announce its IP address"
+                        .to_owned(),
+                )
             }
+            Self::Unresolved(name) => Some(format!("ask the resolver: getent ahosts {name}")),
+            Self::Plain => Some("let the device offer an https address".to_owned()),
             Self::LoopbackUnnamed(host) => Some(format!(
                 "if a program on this host may be called there, name it: contact = [\"{host}\"] under \
                  [exchange]; if clients come through a proxy on this host, name that in \
@@ -343,6 +394,30 @@ impl AddressPolicy {
         Ok(contact)
     }
 
+    /// Like [`Self::check`] for an address with a [provable name](Contact::provable_name), which has been resolved
+    /// to `host`. The certificate has to prove the name.
+    ///
+    /// # Errors
+    /// The reason why it must not be contacted.
+    pub fn check_resolved(
+        &self,
+        uri: &str,
+        host: IpAddr,
+        source: SocketAddr,
+    ) -> Result<Contact, Refusal> {
+        let refusal = || Refusal::NotUri("no name that a certificate can prove");
+        let name = Contact::provable_name(uri).ok_or_else(refusal)?;
+        let literal = match host.to_canonical() {
+            IpAddr::V4(host) => host.to_string(),
+            IpAddr::V6(host) => format!("[{host}]"),
+        };
+        let (scheme, rest) = uri.split_once("://").ok_or_else(refusal)?;
+        let rest = rest.get(name.len()..).unwrap_or_default();
+        let mut contact = self.check(&format!("{scheme}://{literal}{rest}"), source)?;
+        contact.proof.name = Some(name.to_ascii_lowercase());
+        Ok(contact)
+    }
+
     fn check_host(&self, host: IpAddr, source: IpAddr) -> Result<(), Refusal> {
         let source = source.to_canonical();
         let broadcast = host == IpAddr::V4(Ipv4Addr::BROADCAST);
@@ -385,6 +460,41 @@ impl AddressPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_provable_only_by_a_certificate_and_its_address_is_judged() {
+        for uri in [
+            "http://valve.example/x",
+            "https://192.0.2.7/x",
+            "https://[2001:db8::1]/x",
+            "https://a b/x",
+            "https://a..b/x",
+            "https://user@valve.example/x",
+            "https:///x",
+        ] {
+            assert_eq!(Contact::provable_name(uri), None, "{uri}");
+        }
+        let (uri, source) = ("https://Valve.example:4343/https", "192.0.2.7:3702");
+        let source = source.parse().unwrap();
+        assert_eq!(Contact::provable_name(uri), Some("Valve.example"));
+        let policy = AddressPolicy::default();
+        let resolved = |host: &str| policy.check_resolved(uri, host.parse().unwrap(), source);
+        let contact = resolved("192.0.2.7").unwrap();
+        assert_eq!(contact.address, "192.0.2.7:4343".parse().unwrap());
+        assert_eq!(contact.to_string(), "https://valve.example:4343/https");
+        assert!(matches!(
+            resolved("192.0.2.8"),
+            Err(Refusal::Elsewhere { .. })
+        ));
+        assert!(matches!(
+            resolved("127.0.0.1"),
+            Err(Refusal::Loopback { .. })
+        ));
+        assert!(matches!(
+            resolved("169.254.169.254"),
+            Err(Refusal::MetadataService(_))
+        ));
+    }
 
     fn check(policy: &AddressPolicy, uri: &str, source: &str) -> Result<Contact, Refusal> {
         policy.check(uri, source.parse().unwrap())

@@ -29,7 +29,7 @@ mod shares;
 mod token;
 mod z85;
 
-pub use address::{AddressPolicy, Contact, Prefix, PrefixError, Refusal, Scheme};
+pub use address::{AddressPolicy, Contact, Prefix, PrefixError, Proof, Refusal, Scheme};
 pub use agreement::AGREED_BYTES;
 pub use attempts::{Attempts, FAILURES_MAX, HOSTS_MAX, RECOVERY};
 pub use client_certificate::{CertificateName, ClientCertificate};

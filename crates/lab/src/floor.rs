@@ -13,7 +13,7 @@ use chappe_transport::FileDisk;
 use crate::{Error, timing};
 
 /// A question and its answer, in bytes.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sizes {
     pub(crate) question: usize,
     pub(crate) answer: usize,

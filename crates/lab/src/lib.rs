@@ -13,6 +13,7 @@ mod exchange;
 mod exi;
 mod floor;
 mod history;
+mod invoke;
 mod lookup;
 mod machine;
 mod memory_group;
@@ -84,12 +85,18 @@ const fn scenario(
 }
 
 /// All scenarios.
-pub const SCENARIOS: [Scenario; 14] = [
+pub const SCENARIOS: [Scenario; 15] = [
     scenario(
         "readiness",
         "from a search to a description, from a device to its first element",
         Vec::new,
         readiness::run,
+    ),
+    scenario(
+        "invoke",
+        "calls of a device's operations next to gSOAP, zeep and sdc11073, raw TCP and bare HTTP",
+        || invoke::PARTS.to_vec(),
+        invoke::run,
     ),
     scenario(
         "device",
@@ -212,7 +219,10 @@ pub fn run(scenario: &str, settings: &Settings) -> Result<Report, Error> {
 /// # Errors
 /// The process fails; the scenario receives the error too.
 pub fn process(arguments: &[std::ffi::OsString]) -> Result<(), Error> {
-    exchange::process(arguments)
+    match arguments.split_first() {
+        Some((role, rest)) if role == invoke::process::ROLE => invoke::process::run(rest),
+        _ => exchange::process(arguments),
+    }
 }
 
 /// The reason why a scenario could not be run.

@@ -26,7 +26,8 @@ use std::sync::Arc;
 
 use chappe_identity::{Key, Token, TokenHash};
 use chappe_log::Store;
-use chappe_transport::{key_file, tls};
+use chappe_transport::key_file;
+use chappe_transport::tls::{self, Mutual};
 
 use crate::StartError;
 use crate::accounts::{
@@ -235,6 +236,21 @@ pub(crate) fn tls(
     Ok(Some(with_clients(settings, server)?))
 }
 
+/// TLS with devices, by the configuration. Without trust in anybody it shows which certificate a device has.
+///
+/// # Errors
+/// A file cannot be used.
+pub(crate) fn device_tls(config: &Config, name: &str, key: &Key) -> Result<Mutual, StartError> {
+    let settings = &config.devices.tls;
+    if !settings.trusts() {
+        return Ok(Mutual::anonymous());
+    }
+    let files = settings.files(&config.data_directory);
+    let files = files.map_err(StartError::Config)?;
+    let uri = format!("urn:chappe:node:{}", key.public());
+    files.load(name, &uri).map_err(StartError::DeviceTls)
+}
+
 /// Lets clients show certificates, if their authorities are configured.
 fn with_clients(settings: &HttpTls, server: tls::Server) -> Result<tls::Server, StartError> {
     match settings.client_authorities.as_os_str().is_empty() {
@@ -256,6 +272,8 @@ pub struct PublicIdentity {
     pub curve_key: String,
     /// The fingerprint of its certificate (SHA-256, hexadecimal), if TLS is on.
     pub fingerprint: Option<String>,
+    /// The fingerprint of the certificate that it shows to devices, if it trusts any.
+    pub device_fingerprint: Option<String>,
 }
 
 /// The public identity of the node with this configuration, whether it runs or not; `None` while it
@@ -277,6 +295,9 @@ pub fn public_identity(config: &Config) -> Result<Option<PublicIdentity>, StartE
         key: key.public().to_string(),
         curve_key: key.curve().public().to_z85(),
         fingerprint: tls.map(|tls| tls.fingerprint().to_string()),
+        device_fingerprint: device_tls(config, &crate::identity::name(config), &key)?
+            .fingerprint()
+            .map(|it| it.to_string()),
     }))
 }
 

@@ -40,6 +40,9 @@ pub enum StartError {
     /// The TLS certificate of the HTTP server cannot be used.
     #[error("cannot set up TLS for HTTP: {0}")]
     Tls(#[from] chappe_transport::tls::FileError),
+    /// The certificate or the authorities of devices cannot be used.
+    #[error("cannot set up TLS with devices: {0}")]
+    DeviceTls(chappe_transport::tls::FileError),
     /// The file with the token's hash cannot be used.
     #[error("cannot use token file {}: {source}", path.display())]
     Token {
@@ -125,6 +128,14 @@ pub enum StartError {
         /// How to repair it.
         hint: Option<String>,
     },
+    /// The node cannot be a discovery proxy.
+    #[error("cannot start discovery.proxy: {reason}")]
+    DiscoveryProxy {
+        /// The cause.
+        reason: String,
+        /// How to repair it.
+        hint: Option<String>,
+    },
     /// The node cannot listen on an address of the exchange.
     #[error("{key}: {source}")]
     Exchange {
@@ -175,10 +186,11 @@ impl StartError {
                 "stop that node (kill {process}), or set another data_directory for this one"
             )),
             Self::Key(error) => error.hint(),
-            Self::Tls(error) => error.hint(),
+            Self::Tls(error) | Self::DeviceTls(error) => error.hint(),
             Self::Link { hint, .. }
             | Self::Dds { hint, .. }
-            | Self::Kad { hint, .. } => hint.clone(),
+            | Self::Kad { hint, .. }
+            | Self::DiscoveryProxy { hint, .. } => hint.clone(),
             Self::Signatures(error) => error.hint(),
             Self::Devices { .. } => {
                 Some("correct it, or remove it and run `chappe device exclude` again".to_owned())

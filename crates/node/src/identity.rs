@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use chappe_identity::Key;
 use chappe_stream::Timestamp;
+use chappe_transport::http::Security;
 use chappe_transport::tls;
 
 use crate::config::Config;
@@ -27,6 +28,8 @@ pub(crate) struct Identity {
     pub(crate) address: SocketAddr,
     /// TLS of its HTTP server; `None`: plain HTTP.
     pub(crate) tls: Option<tls::Server>,
+    /// TLS with devices.
+    pub(crate) device_tls: Security,
 }
 
 impl Identity {
@@ -36,6 +39,7 @@ impl Identity {
         key: Key,
         address: SocketAddr,
         tls: Option<tls::Server>,
+        device_tls: Security,
     ) -> Self {
         Self {
             name: name(config),
@@ -44,6 +48,7 @@ impl Identity {
             started_at: clock::now(),
             address,
             tls,
+            device_tls,
         }
     }
 

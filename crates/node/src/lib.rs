@@ -24,6 +24,7 @@ mod data;
 #[cfg(feature = "dds")]
 mod dds;
 mod devices;
+mod discovery_proxy;
 mod documents;
 mod error;
 mod health;

@@ -64,6 +64,7 @@ impl Node {
         let (token, new_token) = data::read_or_create_token(&directory)?;
         let (accounts, owners) = data::accounts(&directory, token)?;
         let tls = data::tls(&config, &identity::name(&config), &key)?;
+        let device_tls = data::device_tls(&config, &identity::name(&config), &key)?;
         let listener = listen(config.http.listen).await?;
         let address = listener.local_addr().map_err(|source| StartError::Listen {
             address: config.http.listen,
@@ -109,7 +110,7 @@ impl Node {
         );
         let shares = data::shares(&config, size_limit.bytes, &storage.log)?;
         shares.start(&accounts, &catalogue);
-        let identity = Identity::new(&config, key, address, tls);
+        let identity = Identity::new(&config, key, address, tls, device_tls.security());
         #[cfg(feature = "dds")]
         let topics = crate::dds::topics(&config, &identity.public_key, &observability)?;
         let app = Arc::new(Shared {
@@ -129,6 +130,7 @@ impl Node {
             exporters: Exporters::default(),
             exchange: OnceLock::new(),
             kad: OnceLock::new(),
+            discovery_proxy: OnceLock::new(),
             #[cfg(feature = "dds")]
             topics,
             drain: draining.clone(),
@@ -168,6 +170,7 @@ impl Node {
         crate::written::register(&app).await;
         crate::links::start(&app, sockets).await?;
         crate::kad::start(&app)?;
+        crate::discovery_proxy::start(&app)?;
         #[cfg(feature = "dds")]
         crate::dds::notify_fragment_memory(&app);
         let mut tasks = JoinSet::new();
@@ -189,6 +192,7 @@ impl Node {
         }
         tasks.spawn(crate::links::watch_accounts(app.clone()));
         tasks.spawn(crate::kad::run(app.clone()));
+        tasks.spawn(crate::discovery_proxy::run(app.clone()));
         if app.config.kad.publish {
             tasks.spawn(crate::kad::publish(app.clone()));
         }

@@ -62,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) exchange: OnceLock<Exchange>,
     /// The node in the distributed hash table, if configured.
     pub(crate) kad: OnceLock<chappe_transport::kad::KadNode>,
+    /// The discovery proxy, if configured.
+    pub(crate) discovery_proxy: OnceLock<chappe_device::DiscoveryProxy>,
     /// The DDS topics.
     #[cfg(feature = "dds")]
     pub(crate) topics: Arc<chappe_dds::topics::Topics>,

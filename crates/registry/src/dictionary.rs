@@ -140,11 +140,17 @@ impl Dictionary {
     }
 
     fn find(&self, hash: u32, bytes: &[u8]) -> Option<Id> {
-        self.by_hash
-            .iter_from(|key| *key < [hash, 0])
-            .take_while(|[found, _]| *found == hash)
-            .map(|[_, id]| id)
-            .find(|id| self.bytes_of(*id) == bytes)
+        let mut from = [hash, 0];
+        loop {
+            let [found, id] = *self.by_hash.first_from(|key| *key < from)?;
+            if found != hash {
+                return None;
+            }
+            if self.bytes_of(id) == bytes {
+                return Some(id);
+            }
+            from = [hash, id + 1];
+        }
     }
 
     /// The number of `term`; blank nodes belong to the entity `scope`.

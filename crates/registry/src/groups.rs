@@ -276,6 +276,20 @@ impl Groups {
         }
     }
 
+    /// Orders what was loaded into the indexes.
+    pub(crate) fn order(&mut self) {
+        Arc::make_mut(&mut self.public).order();
+        Arc::make_mut(&mut self.hidden).order();
+        let holders: Vec<Arc<Holder>> = self.holders.iter().map(|held| held.holder).collect();
+        for holder in holders {
+            self.update_held(&holder, |held| {
+                if let Some(partition) = &mut held.partition {
+                    Arc::make_mut(partition).order();
+                }
+            });
+        }
+    }
+
     /// Changes a holder, which need not be known, and forgets it if there is nothing left of it.
     fn update_held(&mut self, holder: &Holder, change: impl FnOnce(&mut Held)) {
         let before = |held: &Held| *held.holder < *holder;

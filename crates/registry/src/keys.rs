@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::dictionary::Id;
 use crate::ordered::OrderedSet;
-use crate::partition::{Partition, Text};
+use crate::partition::{Partition, Put, Text};
 use crate::piece_keys::PieceKey;
 use crate::uddi_keys::UddiKeys;
 
@@ -29,15 +29,11 @@ pub(crate) struct EntityKeys {
 }
 
 impl EntityKeys {
-    /// Adds the keys to the indexes, or removes them.
-    pub(crate) fn apply(&self, partition: &mut Partition, put: bool) {
+    /// Changes the keys of the entity in the indexes.
+    pub(crate) fn apply(&self, partition: &mut Partition, put: Put) {
         for triple in &self.triples {
             let foreign = self.about.contains(&triple[0]).then_some(self.entity);
-            if put {
-                partition.insert(*triple, foreign)
-            } else {
-                partition.remove(*triple, foreign)
-            }
+            partition.put(*triple, foreign, put);
         }
         self.texts(&mut partition.names, [&self.name], put);
         self.texts(&mut partition.scopes, &self.scopes, put);
@@ -72,7 +68,7 @@ impl EntityKeys {
         &self,
         set: &mut OrderedSet<Text>,
         texts: impl IntoIterator<Item = &'a Arc<str>>,
-        put: bool,
+        put: Put,
     ) {
         for text in texts {
             let (text, entity) = (Arc::clone(text), self.entity);
@@ -84,7 +80,7 @@ impl EntityKeys {
         &self,
         set: &mut OrderedSet<[Id; 2]>,
         firsts: impl IntoIterator<Item = &'a Id>,
-        put: bool,
+        put: Put,
     ) {
         for first in firsts {
             change(set, [*first, self.entity], put);
@@ -92,10 +88,10 @@ impl EntityKeys {
     }
 }
 
-fn change<K: Ord + Clone>(set: &mut OrderedSet<K>, key: K, put: bool) {
-    if put {
-        set.insert(key)
-    } else {
-        set.remove(&key)
-    };
+fn change<K: Ord + Clone>(set: &mut OrderedSet<K>, key: K, put: Put) {
+    match put {
+        Put::Insert => drop(set.insert(key)),
+        Put::Remove => drop(set.remove(&key)),
+        Put::Load => set.push(key),
+    }
 }

@@ -14,6 +14,9 @@ use std::sync::Arc;
 const LEAF_KEYS: usize = 512;
 /// Maximum number of leaves in a branch.
 const BRANCH_LEAVES: usize = 128;
+/// Keys of a leaf and leaves of a branch that are made at once; reason: the next insertions find room.
+const LOADED_KEYS: usize = LEAF_KEYS / 8 * 7;
+const LOADED_LEAVES: usize = BRANCH_LEAVES / 8 * 7;
 /// A leaf grows by this fraction of its size, so that little of it is unused.
 const GROWTH_DIVISOR: usize = 8;
 
@@ -204,9 +207,41 @@ impl<K: Clone> OrderedSet<K> {
         self.iter_from(|_| false)
     }
 
+    /// A set of keys that are in order, none of them twice.
+    pub(crate) fn of_sorted(keys: &[K]) -> Self {
+        let leaf = |keys: &[K]| Leaf {
+            keys: Arc::new(keys.to_vec()),
+        };
+        let branch = |keys: &[K]| Branch {
+            count: keys.len(),
+            leaves: Arc::new(keys.chunks(LOADED_KEYS).map(leaf).collect()),
+        };
+        let branches = keys.chunks(LOADED_KEYS * LOADED_LEAVES).map(branch);
+        Self {
+            branches: Arc::new(branches.collect()),
+            len: keys.len(),
+        }
+    }
+
     /// Inserts `key` after all keys that are `before`. The caller ensures that it is absent.
     pub(crate) fn insert_at(&mut self, before: impl Fn(&K) -> bool, key: K) {
-        let place = self.seek(before);
+        self.put(self.seek(before), key);
+    }
+
+    /// Adds `key` at the end, wherever it belongs. [`OrderedSet::order`] has to follow before anything is looked up.
+    pub(crate) fn push(&mut self, key: K) {
+        let branch = self.branches.len().saturating_sub(1);
+        let leaves = self.branches.last().map_or(&[][..], |last| &last.leaves);
+        let place = Place {
+            branch,
+            leaf: leaves.len().saturating_sub(1),
+            index: leaves.last().map_or(0, |last| last.keys.len()),
+        };
+        self.put(place, key);
+    }
+
+    /// Inserts `key` at `place`.
+    fn put(&mut self, place: Place, key: K) {
         let at_end = place.branch + 1 >= self.branches.len();
         let branches = Arc::make_mut(&mut self.branches);
         self.len += 1;
@@ -344,12 +379,21 @@ impl<K: Ord + Clone> OrderedSet<K> {
 
     /// Inserts `key`; false if it was present.
     pub(crate) fn insert(&mut self, key: K) -> bool {
-        if self.contains(&key) {
+        let place = self.seek(|other| *other < key);
+        let next = self.normal(place);
+        if next.and_then(|next| self.keys_at(next).get(next.index)) == Some(&key) {
             return false;
         }
-        let probe = key.clone();
-        self.insert_at(|other| *other < probe, key);
+        self.put(place, key);
         true
+    }
+
+    /// Orders the keys that were added by [`OrderedSet::push`]; of equal keys one stays.
+    pub(crate) fn order(&mut self) {
+        let mut keys: Vec<K> = self.iter().collect();
+        keys.sort_unstable();
+        keys.dedup();
+        *self = Self::of_sorted(&keys);
     }
 
     /// Removes `key`; false if it was absent.
@@ -414,6 +458,52 @@ mod tests {
                     );
                 }
             }
+        }
+    }
+
+    proptest! {
+        /// A set that was made at once behaves like one whose keys were inserted one by one.
+        #[test]
+        fn all_at_once_is_one_by_one(
+            keys in proptest::collection::vec(0_u32..20_000, 0..6_000),
+            later in proptest::collection::vec((any::<bool>(), 0_u32..20_000), 0..3_000),
+        ) {
+            let (mut single, mut bulk) = (OrderedSet::default(), OrderedSet::default());
+            for key in keys {
+                single.insert(key);
+                bulk.push(key);
+            }
+            bulk.order();
+            prop_assert!(bulk.iter().eq(single.iter()));
+            for (insert, key) in later {
+                prop_assert_eq!(bulk.contains(&key), single.contains(&key));
+                if insert {
+                    prop_assert_eq!(bulk.insert(key), single.insert(key));
+                } else {
+                    prop_assert_eq!(bulk.remove(&key), single.remove(&key));
+                }
+                prop_assert_eq!(bulk.len(), single.len());
+                prop_assert_eq!(bulk.rank(|other| *other < key), single.rank(|other| *other < key));
+            }
+            prop_assert!(bulk.iter().eq(single.iter()));
+        }
+    }
+
+    #[test]
+    fn many_levels_are_made_at_once() {
+        let total = 3 * (LEAF_KEYS * BRANCH_LEAVES) as u32;
+        let mut set = OrderedSet::default();
+        for key in (0..total).rev() {
+            set.push(2 * key);
+        }
+        set.order();
+        assert!(set.branches.len() > 2);
+        assert!(set.iter().eq((0..total).map(|key| 2 * key)));
+        for key in (0..total).step_by(101) {
+            assert_eq!(set.rank(|other| *other < 2 * key), key as usize);
+            assert!(set.insert(2 * key + 1));
+            assert!(!set.insert(2 * key));
+            assert!(set.remove(&(2 * key + 1)));
         }
     }
 

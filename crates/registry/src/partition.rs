@@ -77,6 +77,15 @@ pub(crate) struct Text {
     pub(crate) entity: Id,
 }
 
+/// How indexes change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Put {
+    Insert,
+    Remove,
+    /// Inserts without order, until [`Partition::order`]: for many entities at once.
+    Load,
+}
+
 /// A set of indexes.
 #[derive(Clone, Default)]
 pub(crate) struct Partition {
@@ -164,8 +173,66 @@ impl Partition {
         self.spo.len() == 0
     }
 
+    /// Orders what was loaded.
+    pub(crate) fn order(&mut self) {
+        let mut triples: Vec<[Id; 3]> = self.spo.iter().collect();
+        triples.sort_unstable();
+        let equal = triples.chunk_by(|one, other| one == other);
+        let repeated = equal.filter_map(|equal| match equal {
+            [] | [_] => None,
+            [[s, p, o], more @ ..] => Some([*s, *p, *o, more.len() as u32]),
+        });
+        self.repeated = OrderedSet::of_sorted(&repeated.collect::<Vec<_>>());
+        triples.dedup();
+        self.spo = OrderedSet::of_sorted(&triples);
+        for triple in &mut triples {
+            *triple = Order::Pos.key(*triple);
+        }
+        triples.sort_unstable();
+        self.pos = OrderedSet::of_sorted(&triples);
+        for key in &mut triples {
+            *key = Order::Osp.key(Order::Pos.triple(*key));
+        }
+        triples.sort_unstable();
+        self.osp = OrderedSet::of_sorted(&triples);
+        drop(triples);
+        self.foreign.order();
+        for set in [&mut self.names, &mut self.scopes, &mut self.uddi_names] {
+            set.order();
+        }
+        for set in [
+            &mut self.types,
+            &mut self.kinds,
+            &mut self.observed,
+            &mut self.about,
+            &mut self.owners,
+        ] {
+            set.order();
+        }
+        for set in [&mut self.categories, &mut self.identifiers, &mut self.saved] {
+            set.order();
+        }
+        self.children.order();
+        self.pieces.order();
+    }
+
+    /// Changes a triple that `foreign` brings about something else, or an entity about itself.
+    pub(crate) fn put(&mut self, triple: [Id; 3], foreign: Option<Id>, put: Put) {
+        match put {
+            Put::Insert => self.insert(triple, foreign),
+            Put::Remove => self.remove(triple, foreign),
+            Put::Load => {
+                if let Some(entity) = foreign {
+                    let [s, p, o] = triple;
+                    self.foreign.push([s, p, o, entity]);
+                }
+                self.spo.push(triple);
+            }
+        }
+    }
+
     /// Adds a triple that `foreign` brings about something else, or an entity about itself.
-    pub(crate) fn insert(&mut self, triple: [Id; 3], foreign: Option<Id>) {
+    fn insert(&mut self, triple: [Id; 3], foreign: Option<Id>) {
         if let Some(entity) = foreign {
             let [s, p, o] = triple;
             self.foreign.insert([s, p, o, entity]);
@@ -180,7 +247,7 @@ impl Partition {
     }
 
     /// Removes what [`Partition::insert`] added.
-    pub(crate) fn remove(&mut self, triple: [Id; 3], foreign: Option<Id>) {
+    fn remove(&mut self, triple: [Id; 3], foreign: Option<Id>) {
         if let Some(entity) = foreign {
             let [s, p, o] = triple;
             self.foreign.remove(&[s, p, o, entity]);

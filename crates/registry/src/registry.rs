@@ -4,6 +4,7 @@
 //! Readers use a snapshot of memory and never wait for writers. Many changes may be in flight, so
 //! one sync of the journal commits them all.
 
+mod follow;
 mod leases;
 mod publication;
 mod room;
@@ -35,8 +36,6 @@ pub use statistics::Statistics;
 
 use room::{Amount, Taken};
 
-/// Records read from the journal at a time.
-const READ_BATCH: usize = 256;
 /// Attempts to append while other writers append first.
 const MAX_ATTEMPTS: usize = 8;
 /// Attempts at a change that only its receipt refuses, because another node was faster. With each of them some
@@ -136,7 +135,7 @@ impl Registry {
         let feed = Feed::default();
         let inner = Inner {
             journal: Box::new(journal),
-            state: RwLock::new(Arc::new(State::new())),
+            state: RwLock::new(Arc::new(State::loading())),
             writer: Mutex::new(Writer {
                 assigned: start.saturating_sub(1),
                 applied: start.saturating_sub(1),
@@ -164,6 +163,10 @@ impl Registry {
         };
         let mut writer = registry.inner.writer();
         registry.inner.catch_up(&mut writer)?;
+        let state = &registry.inner.state;
+        let mut state = state.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut state).finish_loading();
+        drop(state);
         writer.is_opening = false;
         drop(writer);
         let inner = Arc::downgrade(&registry.inner);
@@ -639,90 +642,6 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads the records that memory lacks from the journal, and forgets changes in flight that it has
-    /// refused.
-    fn catch_up(&self, writer: &mut Writer) -> Result<(), Error> {
-        loop {
-            let conflicts = self.journal.conflicts();
-            let followed = self.follow(writer);
-            writer.ahead = None;
-            writer.pending.drop_through(writer.applied);
-            if conflicts != writer.conflicts {
-                // Those that were stored nevertheless are followed.
-                writer.pending.clear();
-                writer.conflicts = conflicts;
-            }
-            writer.assigned = writer.applied.max(writer.pending.last().unwrap_or(0));
-            followed?;
-            if self.journal.conflicts() == conflicts {
-                return Ok(());
-            }
-        }
-    }
-
-    fn follow(&self, writer: &mut Writer) -> Result<(), Error> {
-        loop {
-            let records = match self.journal.follow(writer.applied + 1, READ_BATCH) {
-                Err(JournalError::Trimmed { snapshot, .. }) => {
-                    self.read_snapshot(writer, snapshot)?;
-                    continue;
-                }
-                records => records?,
-            };
-            if records.is_empty() {
-                return Ok(());
-            }
-            for (position, bytes) in records {
-                let unreadable = |reason| JournalError::Unreadable { position, reason };
-                if position != writer.applied + 1 {
-                    let reason = format!("records from {} on are missing", writer.applied + 1);
-                    return Err(unreadable(reason).into());
-                }
-                let record = Record::decode(&bytes).map_err(unreadable)?;
-                self.apply(writer, position, record);
-            }
-        }
-    }
-
-    /// Reads everything again, from the snapshot of another node that has replaced the records not yet
-    /// read. Subscribers read the state again.
-    fn read_snapshot(&self, writer: &mut Writer, snapshot: u64) -> Result<(), Error> {
-        let mut state = State::new();
-        let mut leases = LeaseClock::default();
-        let mut read = snapshot.saturating_sub(1);
-        loop {
-            let records = self.journal.follow(read + 1, READ_BATCH)?;
-            if records.is_empty() {
-                break;
-            }
-            for (position, bytes) in records {
-                let unreadable = |reason| JournalError::Unreadable { position, reason };
-                if position != read + 1 {
-                    let reason = format!("records from {} on are missing", read + 1);
-                    return Err(unreadable(reason).into());
-                }
-                let record = Record::decode(&bytes).map_err(unreadable)?;
-                let changes = LeaseChanges::of(&record, &state);
-                record.apply_to(&mut state, position);
-                note_leases(&mut leases, &state, changes, position);
-                read = position;
-            }
-        }
-        if read < snapshot {
-            let reason = format!("the snapshot at position {snapshot} cannot be read");
-            return Err(JournalError::Away(reason).into());
-        }
-        *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
-        leases.continue_from(std::mem::take(&mut writer.leases));
-        writer.leases = leases;
-        writer.applied = read;
-        writer.snapshot = snapshot;
-        writer.since_snapshot = (read + 1).saturating_sub(snapshot);
-        self.feed.start_after(read);
-        self.feed.wake();
-        Ok(())
-    }
-
     /// Handles the failure of the append at `position`.
     fn failed(&self, writer: &mut Writer, position: u64, error: JournalError) -> Error {
         writer.pending.truncate_after(position.saturating_sub(1));
@@ -830,12 +749,6 @@ impl Inner {
         }
         let last = self.journal.last();
         Err(JournalError::Moved { last }.into())
-    }
-
-    /// Reads what another writer has appended.
-    fn moved(&self, writer: &mut Writer, last: u64) -> Result<(), Error> {
-        writer.pending.truncate_after(last);
-        self.catch_up(writer)
     }
 }
 

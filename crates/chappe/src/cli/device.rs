@@ -10,16 +10,31 @@ use chappe_terminal::duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Subcommand};
 
-use super::{NodeAddress, deadline};
+use super::{Host, Network, NodeAddress, deadline};
 
 /// Verbs of `device`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Device {
-    /// Run the device that a file describes, replaying its recording as events.
+    /// Run the device that a file describes, replaying its recording as events, or a recorded device.
     #[command(
-        after_help = "Examples:\n  chappe device run thermometer.toml --address 127.0.1.1\n  chappe device run thermometer.toml --entrance 192.0.2.7:8473"
+        after_help = "Examples:\n  chappe device run thermometer.toml --address 127.0.1.1\n  chappe device run monitor/ --dialect 2005          recorded by `chappe device record`\n  chappe device run thermometer.toml --entrance 192.0.2.7:8473"
     )]
     Run(DeviceRun),
+    /// Record a device: its metadata, WSDL, answers to operations that read, and events, as files.
+    ///
+    /// `chappe device run DIR` replays it.
+    #[command(
+        after_help = "Examples:\n  chappe device record 'Body temperature' thermometer/\n  chappe device record http://192.0.2.7:5357/device monitor/ --events 5m --call Status"
+    )]
+    Record(DeviceRecord),
+    /// Check whether a device keeps the clauses of DPWS, WS-Discovery, WS-Addressing, WS-Eventing and SOAP.
+    ///
+    /// It provokes faults on purpose, and calls no operation of the device's own services. Exit code 1 when a
+    /// "must" is violated, 2 when the device is not reachable.
+    #[command(
+        after_help = "Examples:\n  chappe device check http://192.0.2.7:5357/device\n  chappe device check 'Body temperature' --json\n  chappe device check --list"
+    )]
+    Check(DeviceCheck),
     /// List the devices that a node knows: found ones, and those that the peers of wrappers announce.
     #[command(after_help = "Examples:\n  chappe device list\n  chappe device list --json")]
     List {
@@ -61,6 +76,54 @@ pub(crate) enum Device {
         #[command(flatten)]
         node: NodeAddress,
     },
+}
+
+/// Flags of `device record`.
+#[derive(Debug, Args)]
+pub(crate) struct DeviceRecord {
+    /// Endpoint address, transport address or name of the device.
+    pub device: String,
+    /// The folder of the recording, which is made.
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// Time to record events.
+    #[arg(long, default_value = "10s", value_parser = duration, value_name = "DURATION")]
+    pub events: Duration,
+    /// Also call this operation, without arguments; may be repeated. Default: those whose name begins with Get.
+    #[arg(long = "call", value_name = "OPERATION")]
+    pub calls: Vec<String>,
+    /// Replay the events once.
+    #[arg(long)]
+    pub once: bool,
+    /// Where to search, and for how long.
+    #[command(flatten)]
+    pub network: Network,
+}
+
+/// Flags of `device check`.
+#[derive(Debug, Args)]
+pub(crate) struct DeviceCheck {
+    /// Endpoint address, transport address or name of the device.
+    #[arg(required_unless_present = "list")]
+    pub device: Option<String>,
+    /// Print the clauses instead.
+    #[arg(long)]
+    pub list: bool,
+    /// Check it in this dialect, 2009 or 2005. Default: the newer one that it answers.
+    #[arg(long, value_parser = dialect, value_name = "YEAR")]
+    pub dialect: Option<Dialect>,
+    /// Time to wait for events.
+    #[arg(long, default_value = "5s", value_parser = duration, value_name = "DURATION")]
+    pub events: Duration,
+    /// The longest time of the whole check.
+    #[arg(long, default_value = "2m", value_parser = duration, value_name = "DURATION")]
+    pub limit: Duration,
+    /// Print the messages of each finding.
+    #[arg(long)]
+    pub messages: bool,
+    /// Where to search, and for how long.
+    #[command(flatten)]
+    pub network: Network,
 }
 
 /// Flags of `device call`.
@@ -127,8 +190,8 @@ pub(crate) struct DeviceInclude {
 /// Flags of `device run`.
 #[derive(Debug, Args)]
 pub(crate) struct DeviceRun {
-    /// The description of the device.
-    #[arg(value_name = "DEVICE.TOML")]
+    /// The description of the device, or the folder of a recording.
+    #[arg(value_name = "DEVICE.TOML|DIR")]
     pub file: PathBuf,
     /// The address of the device; on loopback, one for each device, such as 127.0.1.7.
     #[arg(long, value_name = "ADDRESS")]
@@ -146,6 +209,11 @@ pub(crate) struct DeviceRun {
     /// SDC uses that of 2009, Windows that of 2005.
     #[arg(long = "dialect", value_parser = dialect, value_name = "YEAR")]
     pub dialects: Vec<Dialect>,
+    /// Register it at this discovery proxy as well; may be repeated.
+    ///
+    /// With the proxy's URL, such as http://192.0.2.7:8474/, or by UDP with its address alone.
+    #[arg(long = "proxy", value_name = "ADDRESS|URL")]
+    pub proxies: Vec<Host>,
     /// End when standard input ends, as it does when the parent process ends.
     #[arg(long)]
     pub end_with_input: bool,

@@ -4,16 +4,19 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use chappe_device::file::File;
-use chappe_device::host::{HostTree, TreeOrder};
-use chappe_device::{HostOptions, Selection};
+use chappe_device::file::{File, FileDevice};
+use chappe_device::host::{HostTree, ProxyAddress, TreeOrder};
+use chappe_device::recording::Recorded;
+use chappe_device::{Error, HostOptions, Selection};
+use chappe_dpws::Dialect;
+use chappe_soap::udp::DISCOVERY_PORT;
 use chappe_transport::{Drops, key_file};
 use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::session::failure;
 use super::{network, overlay};
-use crate::cli::DeviceRun;
+use crate::cli::{DeviceRun, Host};
 use crate::output::{self, Failure, Outcome};
 
 /// Time to withdraw publications from the distributed hash table.
@@ -22,11 +25,9 @@ const WITHDRAWING_MAX: Duration = Duration::from_secs(2);
 /// Runs the device until a signal; then it ends its subscriptions and sends Bye.
 pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
     network::block_on(async move {
-        let file = File::read(&flags.file).map_err(|error| {
-            let hint = error.hint.clone();
-            Failure::from(error).hint_if(hint)
-        })?;
-        let name = file.name.clone();
+        let source = Source::read(&flags.file)?;
+        let name = source.name().to_owned();
+        let fingerprint = source.fingerprint().map_err(failure)?;
         let selection = flags
             .address
             .map_or(Selection::Network, |one| Selection::Addresses(vec![one]));
@@ -34,9 +35,12 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
         let options = HostOptions {
             selection,
             dialects: match flags.dialects.as_slice() {
-                [] => defaults.dialects.clone(),
+                [] => source
+                    .dialect()
+                    .map_or(defaults.dialects.clone(), |one| vec![one]),
                 given => given.to_vec(),
             },
+            proxies: flags.proxies.iter().map(proxy).collect(),
             port: flags.port,
             app_max_delay: flags.announce_within,
             tree: match &flags.tree {
@@ -45,7 +49,7 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
             },
             ..defaults
         };
-        let device = file.start(options, Drops::default()).map_err(failure)?;
+        let device = source.start(options).map_err(failure)?;
         let addresses = device.host().addresses();
         let overlay = match flags.entrances.as_slice() {
             [] => None,
@@ -67,12 +71,15 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
         if json {
             output::json(&json!({
                 "event": "ready", "name": name, "endpoint": device.host().endpoint(),
-                "addresses": addresses, "pid": std::process::id(),
+                "addresses": addresses, "pid": std::process::id(), "fingerprint": fingerprint,
             }));
         } else {
             let words: Vec<_> = addresses.iter().map(ToString::to_string).collect();
             output::line(format_args!("{name} is ready at {}", words.join(", ")));
             output::line(format_args!("endpoint {}", device.host().endpoint()));
+            if let Some(fingerprint) = fingerprint {
+                output::line(format_args!("certificate {fingerprint}"));
+            }
         }
         tokio::select! {
             result = network::interrupted() => result?,
@@ -84,6 +91,69 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
         device.stop().await;
         Ok(())
     })
+}
+
+/// Where a device registers.
+fn proxy(host: &Host) -> ProxyAddress {
+    match host {
+        Host::Address(address) => ProxyAddress::Udp(SocketAddr::new(*address, DISCOVERY_PORT)),
+        Host::Url(contact) => ProxyAddress::Http(contact.clone()),
+    }
+}
+
+/// What is run.
+enum Source {
+    Described(Box<File>),
+    Recorded(Box<Recorded>),
+}
+
+impl Source {
+    /// Reads a description, or a recording from a folder.
+    fn read(path: &Path) -> Result<Self, Failure> {
+        if path.is_dir() {
+            let recorded = Recorded::read(path).map_err(|error| {
+                let hint = error.hint.clone();
+                Failure::from(error).hint_if(hint)
+            })?;
+            return Ok(Self::Recorded(Box::new(recorded)));
+        }
+        let file = File::read(path).map_err(|error| {
+            let hint = error.hint.clone();
+            Failure::from(error).hint_if(hint)
+        })?;
+        Ok(Self::Described(Box::new(file)))
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Self::Described(file) => &file.name,
+            Self::Recorded(recorded) => recorded.name(),
+        }
+    }
+
+    /// The dialect in which it was recorded.
+    fn dialect(&self) -> Option<Dialect> {
+        match self {
+            Self::Described(_) => None,
+            Self::Recorded(recorded) => Some(recorded.dialect),
+        }
+    }
+
+    /// The fingerprint of its certificate, if it is served over TLS.
+    fn fingerprint(&self) -> Result<Option<String>, Error> {
+        let Self::Described(file) = self else {
+            return Ok(None);
+        };
+        let tls = file.mutual()?.and_then(|tls| tls.fingerprint());
+        Ok(tls.map(|it| it.to_string()))
+    }
+
+    fn start(self, options: HostOptions) -> Result<FileDevice, Error> {
+        match self {
+            Self::Described(file) => file.start(options, Drops::default()),
+            Self::Recorded(recorded) => recorded.start(options, Drops::default()),
+        }
+    }
 }
 
 /// Waits until standard input ends.

@@ -52,6 +52,7 @@ pub(crate) fn run(flags: Find, json: bool) -> Outcome {
         }
         let seen = usable + attention;
         print_drops(&session, &printed_reasons, json);
+        print_proxies(&session, json);
         if json {
             output::json(&json!({
                 "event": "summary", "seen": seen, "usable": usable, "attention": attention,
@@ -88,6 +89,26 @@ fn wanted_type(text: Option<&str>) -> Result<(Vec<Name>, Option<String>), Failur
             _ => Err(Failure::new(format!("--type {text:?} is not a type"))
                 .hint("write it as {namespace}local or as a local name")),
         },
+    }
+}
+
+/// Prints the discovery proxies in use.
+fn print_proxies(session: &Session, json: bool) {
+    for proxy in session.client.proxies() {
+        let state = match (proxy.answers, proxy.is_trusted) {
+            (true, true) => "asked instead of multicast",
+            (true, false) => "announced itself, asked in addition to multicast",
+            (false, true) => "does not answer: multicast was used",
+            (false, false) => "announced itself, does not answer",
+        };
+        if json {
+            output::json(&json!({
+                "event": "proxy", "address": proxy.contact.to_string(),
+                "trusted": proxy.is_trusted, "answers": proxy.answers,
+            }));
+        } else {
+            output::line(format_args!("proxy  {}: {state}", proxy.contact));
+        }
     }
 }
 
@@ -151,6 +172,9 @@ impl Device {
                 lines.push(format!("{}  {}", description.contact, offers(description)));
                 if found.way == Way::Kad {
                     lines.push("found in the distributed hash table".to_owned());
+                }
+                if found.way == Way::Proxy {
+                    lines.push("found at a discovery proxy".to_owned());
                 }
                 for note in &description.notes {
                     lines.push(format!("note: {} {}", note.reason, note.detail));

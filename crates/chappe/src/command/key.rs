@@ -31,6 +31,7 @@ fn show(file: Option<&Path>, json: bool) -> Outcome {
         key,
         curve_key,
         fingerprint,
+        device_fingerprint,
     }) = recognized
     else {
         let text = format!("no key in {}", directory.display());
@@ -39,7 +40,10 @@ fn show(file: Option<&Path>, json: bool) -> Outcome {
         return Err(Failure::new(text).hint(hint));
     };
     if json {
-        output::json(&json!({ "key": key, "curve_key": curve_key, "fingerprint": fingerprint }));
+        output::json(&json!({
+            "key": key, "curve_key": curve_key, "fingerprint": fingerprint,
+            "device_fingerprint": device_fingerprint,
+        }));
         return Ok(());
     }
     let mut table = Table::new(["WHAT", "VALUE"]);
@@ -47,6 +51,9 @@ fn show(file: Option<&Path>, json: bool) -> Outcome {
     table.row(["CURVE key, for links".to_owned(), curve_key]);
     if let Some(fingerprint) = fingerprint {
         table.row(["certificate of https".to_owned(), fingerprint]);
+    }
+    if let Some(fingerprint) = device_fingerprint {
+        table.row(["certificate for devices".to_owned(), fingerprint]);
     }
     output::line(table);
     Ok(())

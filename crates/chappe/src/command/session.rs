@@ -10,14 +10,16 @@ use chappe_dpws::Dialect;
 use chappe_dpws::discovery::MatchRule;
 use chappe_soap::udp::DISCOVERY_PORT;
 use chappe_transport::Drops;
+use chappe_transport::http::Security;
 use chappe_transport::kad::{entrance, entrance_type};
+use chappe_transport::tls::Files;
 use chappe_xml::Name;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::overlay;
 use super::published::Published;
-use crate::cli::{Host, Network};
+use crate::cli::{DeviceTls, Host, Network};
 use crate::output::Failure;
 
 /// Pause before a silent device is asked again for its metadata.
@@ -52,8 +54,12 @@ impl Session {
             [] => Selection::All,
             names => Selection::Named(names.to_vec()),
         };
+        let (tls, plain) = security(&network.tls)?;
         let options = ClientOptions {
+            tls: Some(tls),
+            plain,
             selection,
+            proxies: network.proxies.clone(),
             probe_period: None,
             liveness_period: None,
             tree,
@@ -211,6 +217,26 @@ impl Session {
         }
     }
 
+    /// The device with this endpoint or name, as discovery found it. By its endpoint it is found even if it cannot
+    /// be described.
+    pub(crate) async fn found(&self, name: &str) -> Result<Found, Failure> {
+        let by_endpoint = name.contains(':') && !name.contains(' ');
+        let mut chosen = None;
+        let wanted = |found: &Found| !by_endpoint || found.endpoint == name;
+        self.search(Vec::new(), Default::default(), wanted, |answer| {
+            let named = |description: &Box<Description>| has_name(description, name);
+            if by_endpoint || answer.description.as_ref().is_ok_and(named) {
+                chosen = Some(answer.found);
+            }
+            chosen.is_none()
+        })
+        .await?;
+        chosen.ok_or_else(|| {
+            let failure = Failure::new(format!("no device {name:?} found"));
+            failure.hint("find out why: chappe doctor")
+        })
+    }
+
     /// Ends subscriptions and sockets.
     pub(crate) async fn close(self) {
         if let Ok(client) = Arc::try_unwrap(self.client) {
@@ -240,6 +266,26 @@ async fn describe(client: &DeviceClient, mut found: Found, until: Instant) -> An
     }
 }
 
+/// TLS as the flags say, and whether devices without it are used: only if nobody is trusted. Then the certificate of
+/// a device with TLS is shown, for a comparison.
+pub(crate) fn security(flags: &DeviceTls) -> Result<(Security, bool), Failure> {
+    let files = Files {
+        certificate: flags.certificate.clone(),
+        key: flags.key.clone(),
+        authorities: flags.authorities.clone(),
+        fingerprints: flags.fingerprints.clone(),
+        usages: flags.usages.clone(),
+        any_name: flags.any_name,
+    };
+    let mutual = files.load("chappe", "urn:chappe:client").map_err(|error| {
+        let hint = error.hint();
+        Failure::from(error).hint_if(hint)
+    })?;
+    let security = mutual.security();
+    let plain = !security.trusts();
+    Ok((security, plain))
+}
+
 fn has_name(description: &Description, name: &str) -> bool {
     let names = description.device.friendly_name.iter();
     names
@@ -248,7 +294,7 @@ fn has_name(description: &Description, name: &str) -> bool {
 }
 
 /// A device known only by its transport address.
-fn at(url: &str) -> Result<Found, Failure> {
+pub(crate) fn at(url: &str) -> Result<Found, Failure> {
     let contact = chappe_identity::Contact::parse(url, 0)
         .map_err(|refusal| Failure::new(format!("{url}: {refusal}")))?;
     Ok(Found {

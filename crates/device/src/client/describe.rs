@@ -4,19 +4,20 @@
 //! the host that named it.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::client::Command;
 use chappe_dpws::metadata::{
     Deviation, GetMetadata, Hosted, Metadata, WsdlSection, get_metadata, transfer_get,
 };
-use chappe_identity::{CertificateName, Contact, Refusal};
+use chappe_identity::{CertificateName, Contact, Refusal, Scheme};
 use chappe_soap::{EndpointReference, Envelope, wsdl};
 use chappe_transport::Hop;
 use tokio::time::timeout;
 
 use super::documents::{Documents, Kind, NOTES_MAX};
+use super::secured::Announcer;
 use super::{Description, DeviceClient, Found, HostedService, Note, Shared};
 use crate::Error;
 
@@ -87,7 +88,7 @@ struct GetAnswer {
 async fn ask_addresses(shared: &Shared, found: &Found) -> Result<GetAnswer, Error> {
     let mut notes = Vec::new();
     let mut failure = None;
-    for contact in contacts(shared, found, &mut notes)? {
+    for contact in contacts(shared, found, &mut notes).await? {
         match get(shared, found, &contact, &mut notes).await {
             Ok((metadata, dialect, signer)) => {
                 return Ok(GetAnswer {
@@ -130,14 +131,18 @@ async fn describe_services(
     let relationship = metadata.relationship.unwrap_or_default();
     let mut reader = Reader {
         shared,
-        device: contact.address,
+        device: Announcer {
+            from: contact.address,
+            endpoint: &found.endpoint,
+            is_secured: contact.scheme == Scheme::Https,
+        },
         notes,
         bytes_left: shared.options.description_bytes,
         signer: signer.clone(),
     };
     let mut services = Vec::new();
     for hosted in relationship.hosted.iter().take(SERVICES_MAX) {
-        if let Some((endpoint, contact)) = reader.reachable(hosted) {
+        if let Some((endpoint, contact)) = reader.reachable(hosted).await {
             let service = reader.service(hosted, endpoint, contact, dialect).await?;
             services.push(service);
         }
@@ -164,12 +169,22 @@ async fn describe_services(
     })
 }
 
-/// The addresses that may be contacted, nearest to the sender first.
-fn contacts(shared: &Shared, found: &Found, notes: &mut Vec<Note>) -> Result<Vec<Contact>, Error> {
+/// The addresses that may be contacted, nearest to the sender first. Those without TLS are left out if others are
+/// there and any certificate is trusted.
+async fn contacts(
+    shared: &Shared,
+    found: &Found,
+    notes: &mut Vec<Note>,
+) -> Result<Vec<Contact>, Error> {
+    let announcer = Announcer {
+        from: found.from,
+        endpoint: &found.endpoint,
+        is_secured: false,
+    };
     let mut allowed = Vec::new();
     let mut refused: Option<(String, Refusal)> = None;
     for xaddr in found.xaddrs.iter().take(XADDRS_MAX) {
-        match shared.options.policy.check(xaddr, found.from) {
+        match shared.contact(xaddr, announcer).await {
             Ok(contact) => allowed.push(contact),
             Err(refusal) => {
                 notes.push(Note {
@@ -180,6 +195,10 @@ fn contacts(shared: &Shared, found: &Found, notes: &mut Vec<Note>) -> Result<Vec
                 refused.get_or_insert((xaddr.clone(), refusal));
             }
         }
+    }
+    let is_secured = |contact: &Contact| contact.scheme == Scheme::Https;
+    if shared.options.trusts() && allowed.iter().any(is_secured) {
+        allowed.retain(is_secured);
     }
     let sender = found.from.ip();
     allowed.sort_by_key(|contact| distance(contact.address.ip(), sender));
@@ -281,8 +300,8 @@ pub(super) async fn request_metadata(
 /// Reads services and their documents, within the limits.
 struct Reader<'a> {
     shared: &'a Shared,
-    /// The device itself: the addresses that it names are checked against this one.
-    device: SocketAddr,
+    /// The device itself: the addresses that it names are checked against its own.
+    device: Announcer<'a>,
     notes: Vec<Note>,
     bytes_left: usize,
     signer: Option<CertificateName>,
@@ -298,14 +317,9 @@ impl Reader<'_> {
     }
 
     /// The first endpoint of a service that may be contacted.
-    fn reachable(&mut self, hosted: &Hosted) -> Option<(EndpointReference, Contact)> {
+    async fn reachable(&mut self, hosted: &Hosted) -> Option<(EndpointReference, Contact)> {
         for endpoint in &hosted.endpoints {
-            match self
-                .shared
-                .options
-                .policy
-                .check(&endpoint.address, self.device)
-            {
+            match self.shared.contact(&endpoint.address, self.device).await {
                 Ok(contact) => return Some((endpoint.clone(), contact)),
                 Err(refusal) => {
                     let detail = format!("{}: {refusal}", hosted.service_id);
@@ -450,7 +464,7 @@ impl Reader<'_> {
         dialect: Dialect,
     ) -> Result<(Contact, Vec<WsdlSection>), Error> {
         let address = &reference.address;
-        let checked = self.shared.options.policy.check(address, self.device);
+        let checked = self.shared.contact(address, self.device).await;
         let contact = checked.map_err(|refusal| Error::Refused {
             address: address.to_string(),
             refusal,
@@ -508,7 +522,7 @@ impl Reader<'_> {
     ) -> Result<Documents, Error> {
         let location = join(base, location);
         let reason = "document not read";
-        let contact = match self.shared.options.policy.check(&location, self.device) {
+        let contact = match self.shared.contact(&location, self.device).await {
             Ok(contact) => contact,
             Err(refusal) => {
                 let hint = refusal.hint();

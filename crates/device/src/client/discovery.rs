@@ -101,7 +101,9 @@ impl Discovery {
 }
 
 impl Shared {
-    pub(super) async fn probe(&self, search: &Search) -> Result<u64, Error> {
+    /// Searches in the groups or at discovery proxies, as the mode says, and at proxies that are not trusted.
+    pub(super) async fn probe(self: &Arc<Self>, search: &Search) -> Result<u64, Error> {
+        self.proxies.settled().await;
         let id = self.probes.fetch_add(1, Ordering::Relaxed);
         let command = Command::Probe {
             id,
@@ -111,12 +113,13 @@ impl Shared {
             timeout: search.timeout,
         };
         self.command(command).await?;
+        self.ask_proxies(search, id);
         Ok(id)
     }
 
     /// Searches twice: some devices answer only a search without types, others only a search for DPWS
     /// devices.
-    pub(super) async fn probe_everything(&self) -> Result<(), Error> {
+    pub(super) async fn probe_everything(self: &Arc<Self>) -> Result<(), Error> {
         self.probe(&Search::default()).await?;
         let search = Search {
             types: vec![Dialect::V2009.device_type()],
@@ -185,6 +188,7 @@ async fn handle_event(shared: &Arc<Shared>, event: Event) {
             let shared = Arc::clone(shared);
             tokio::spawn(async move { liveness::confirm_move(&shared, target, from).await });
         }
+        Event::Proxy { target, from, .. } => shared.hear_proxy(&target, from).await,
         Event::Match { id, endpoint } => {
             let endpoint = endpoint.to_string();
             shared.emit(Seen::Match { id, endpoint });
@@ -252,7 +256,10 @@ pub(crate) fn drop_hint(reason: DropReason) -> Option<&'static str> {
             Some("one host claims to be too many devices: find it by its address")
         }
         DropReason::DiscoveryProxy => {
-            Some("discovery proxies are not supported: devices must answer")
+            Some("more hosts than plausible claim to be discovery proxies")
+        }
+        DropReason::HeldByOther => {
+            Some("two devices share one identifier, or one of them is forged")
         }
         DropReason::Unrelated => Some("the answer arrived too late: search longer"),
         _ => None,

@@ -16,6 +16,8 @@ pub enum Way {
     Discovery,
     /// In the distributed hash table: a node publishes it there.
     Kad,
+    /// By a discovery proxy.
+    Proxy,
 }
 
 impl Way {
@@ -25,6 +27,7 @@ impl Way {
         match self {
             Self::Discovery => "discovery",
             Self::Kad => "kad",
+            Self::Proxy => "proxy",
         }
     }
 }
@@ -69,7 +72,7 @@ impl Found {
         }
     }
 
-    pub(super) fn new(target: &Target, dialect: Dialect, from: SocketAddr) -> Self {
+    pub(crate) fn new(target: &Target, dialect: Dialect, from: SocketAddr) -> Self {
         Self {
             endpoint: target.endpoint.address.to_string(),
             dialect,

@@ -62,7 +62,7 @@ pub(super) async fn unlearn(shared: &Shared, endpoint: &str) {
     let is_only_published = shared
         .table()
         .get(endpoint)
-        .is_some_and(|entry| entry.contact.is_none() && entry.found.way == Way::Kad);
+        .is_some_and(|entry| entry.contact.is_none() && entry.found.way != Way::Discovery);
     if is_only_published {
         forget(shared, endpoint, "it is no longer published").await;
     }

@@ -11,6 +11,8 @@ mod learning;
 mod liveness;
 mod posted;
 mod presence;
+mod proxies;
+mod secured;
 mod subscription;
 mod table;
 mod tree;
@@ -27,7 +29,9 @@ use chappe_dpws::discovery::{self as machine, MatchRule};
 use chappe_dpws::{Dialect, exchange};
 use chappe_identity::{AddressPolicy, CertificateName, Contact};
 use chappe_soap::{Body, EndpointReference, Envelope, LazyEnvelope};
-use chappe_transport::http::{Client, ClientLimits, Error as HttpError, Exchanged, ServerLimits};
+use chappe_transport::http::{
+    Client, ClientLimits, Error as HttpError, Exchanged, Security, ServerLimits,
+};
 use chappe_transport::signatures::Signing;
 use chappe_transport::udp::{Order, Role, UdpOptions, UdpSockets, run_udp};
 use chappe_transport::{Drops, Hop};
@@ -42,6 +46,7 @@ pub use discovery::Discovery;
 pub(crate) use discovery::{drop_hint, is_ordinary_drop};
 pub use found::{Found, Seen, Way};
 pub use presence::Presence;
+pub use proxies::ProxyUse;
 pub use subscription::{Delivery, Notification, Subscription};
 use table::Table;
 pub use tree::{ClientTree, TreeCounts};
@@ -59,6 +64,10 @@ pub struct ClientOptions {
     pub selection: Selection,
     /// The dialects of its searches. Default: both.
     pub dialects: Vec<Dialect>,
+    /// Discovery proxies that are asked instead of the multicast groups while one of them answers. They may name
+    /// devices at any address but this host's. Default none. Proxies that announce themselves are asked in
+    /// addition to the groups.
+    pub proxies: Vec<Contact>,
     /// The addresses that a device may name. Default: its own only.
     pub policy: AddressPolicy,
     /// Limits of its requests.
@@ -95,6 +104,12 @@ pub struct ClientOptions {
     /// Signed events: what devices send to subscriptions is judged. Default `None`. Events over notification
     /// trees have signatures of their own.
     pub event_signing: Option<Signing>,
+    /// TLS of requests and of the notification server, made by [`Mutual`](chappe_transport::tls::Mutual). Default
+    /// `None`: an https address is refused. If it trusts any certificate, a device that has an https address is never
+    /// contacted without TLS.
+    pub tls: Option<Security>,
+    /// Whether devices without an https address are contacted. Default true.
+    pub plain: bool,
 }
 
 impl Default for ClientOptions {
@@ -102,10 +117,15 @@ impl Default for ClientOptions {
         Self {
             selection: Selection::default(),
             dialects: Dialect::ALL.to_vec(),
+            proxies: Vec::new(),
             policy: AddressPolicy::default(),
-            http: ClientLimits::default(),
+            http: ClientLimits {
+                exi: true,
+                ..ClientLimits::default()
+            },
             notifications: ServerLimits {
                 requests: ServerLimits::default().connections,
+                exi: true,
                 ..ServerLimits::default()
             },
             description_bytes: 64 << 20,
@@ -118,6 +138,8 @@ impl Default for ClientOptions {
             tree: None,
             signing: None,
             event_signing: None,
+            tls: None,
+            plain: true,
         }
     }
 }
@@ -161,9 +183,12 @@ struct Shared {
     random: Mutex<fastrand::Rng>,
     sinks: Mutex<subscription::Sinks>,
     probes: AtomicU64,
+    proxies: proxies::Proxies,
     tree_counters: tree::Counters,
     /// Turns of the addresses whose devices are being described.
     turns: turns::Turns,
+    /// The devices that were contacted with TLS.
+    known: secured::Known,
 }
 
 /// Finds and uses devices. Runs on the current runtime until it is closed or dropped.
@@ -184,7 +209,10 @@ impl DeviceClient {
     ///
     /// # Errors
     /// No interface matches, or none can be used to listen.
-    pub fn start(options: ClientOptions, drops: Drops) -> Result<Self, Error> {
+    pub fn start(mut options: ClientOptions, drops: Drops) -> Result<Self, Error> {
+        // A signature covers the text as it was written.
+        options.http.exi &= options.signing.is_none();
+        options.notifications.exi &= options.event_signing.is_none();
         let interfaces = options.selection.resolve()?;
         let listen = |source| Error::Listen { at: None, source };
         let seed = chappe_transport::seed_number().map_err(listen)?;
@@ -206,12 +234,17 @@ impl DeviceClient {
         tasks.spawn(async {
             running.await;
         });
+        let (proxies, checks) = proxies::Proxies::new(&options.proxies);
         let shared = Arc::new(Shared {
-            http: Client::new(options.http.clone()),
-            small: Client::new(ClientLimits {
-                body_bytes: options.http.body_bytes.min(describe::GET_BYTES),
-                ..options.http.clone()
-            }),
+            proxies,
+            http: Client::to_devices(options.http.clone(), options.tls.as_ref()),
+            small: Client::to_devices(
+                ClientLimits {
+                    body_bytes: options.http.body_bytes.min(describe::GET_BYTES),
+                    ..options.http.clone()
+                },
+                options.tls.as_ref(),
+            ),
             options,
             drops,
             orders,
@@ -223,9 +256,11 @@ impl DeviceClient {
             probes: AtomicU64::new(1),
             tree_counters: tree::Counters::default(),
             turns: turns::Turns::default(),
+            known: secured::Known::default(),
         });
         tasks.spawn(discovery::listen(Arc::clone(&shared), events));
         tasks.spawn(discovery::watch_interfaces(Arc::clone(&shared)));
+        tasks.spawn(proxies::run(Arc::clone(&shared), checks));
         if let Some(period) = shared.options.probe_period {
             tasks.spawn(discovery::probe_regularly(Arc::clone(&shared), period));
         }
@@ -289,16 +324,31 @@ impl DeviceClient {
         directed::search(&self.shared, contact, search).await
     }
 
-    /// Resolves an endpoint by multicast; the answer arrives as [`Seen::Found`] or [`Seen::Changed`].
+    /// The discovery proxies that it uses.
+    #[must_use]
+    pub fn proxies(&self) -> Vec<ProxyUse> {
+        self.shared.proxies.all()
+    }
+
+    /// Verifies a Bye that was heard otherwise than by this client: if the device no longer listens, it is
+    /// removed and reported as [`Seen::Gone`].
+    pub async fn verify_bye(&self, endpoint: &str, from: SocketAddr) {
+        if self.shared.table().contains_key(endpoint) {
+            liveness::confirm_bye(&self.shared, endpoint, from).await;
+        }
+    }
+
+    /// Resolves an endpoint by multicast, and at discovery proxies; the answer arrives as [`Seen::Found`] or [`Seen::Changed`].
     ///
     /// # Errors
     /// The client is closed.
     pub async fn resolve(&self, endpoint: &str) -> Result<(), Error> {
+        self.shared.resolve_by_proxies(endpoint);
         let endpoint = endpoint.to_owned().into();
         self.shared.command(Command::Resolve { endpoint }).await
     }
 
-    /// Adds a device found by other means than WS-Discovery to the same list; news arrive as
+    /// Adds a device found by other means than datagrams of WS-Discovery to the same list; news arrive as
     /// [`Seen::Found`] or [`Seen::Changed`]. While a device listens at its known address, no other
     /// address is accepted for it.
     pub async fn learn(&self, found: Found) {

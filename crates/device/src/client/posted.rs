@@ -11,7 +11,7 @@ use chappe_transport::signatures::{NotAdmitted, Signing};
 use chappe_transport::{Hop, ParserEnded, Parsers};
 
 use super::Shared;
-use super::subscription::{Sink, without_zone};
+use super::subscription::Sink;
 use crate::http::{limits_for, response};
 
 /// Answers a request to the server of notifications.
@@ -87,7 +87,7 @@ async fn read(
         return parsers.run_if_large(bytes, parsing).await;
     };
     // One for another sink could be sent to this one.
-    let address = format!("http://{}{}", without_zone(request.local), request.path);
+    let address = format!("{}{}", request.base(), request.path);
     // It may wait for the disk.
     let judging = move || {
         let received = signing.receive(&body, limits, vec![address], signer.as_ref());

@@ -13,10 +13,10 @@ use chappe_dpws::eventing::{
     SubscriptionKey, Token,
 };
 use chappe_dpws::exchange::Reply;
-use chappe_identity::{CertificateName, Contact};
+use chappe_identity::{CertificateName, Contact, Scheme};
 use chappe_machine::{Input, Output};
 use chappe_soap::Envelope;
-use chappe_transport::http::{Request, Server};
+use chappe_transport::http::{Request, Server, base};
 use chappe_transport::{Drops, Hop, route_source};
 use chappe_xml::Element;
 use tokio::sync::{mpsc, oneshot};
@@ -148,7 +148,7 @@ impl Drop for Subscription {
 #[derive(Default)]
 pub(super) struct Sinks {
     pub(super) by_dialect: HashMap<Dialect, (Arc<Sink>, JoinHandle<()>)>,
-    servers: HashMap<IpAddr, Server>,
+    servers: HashMap<(IpAddr, Scheme), Server>,
     /// Nodes of notification trees, one for each local address.
     trees: HashMap<IpAddr, Arc<TreeNode>>,
     next_key: u64,
@@ -210,7 +210,7 @@ impl DeviceClient {
         let (sink, base, tree, key) = {
             let mut sinks = shared.sinks.lock().unwrap_or_else(PoisonError::into_inner);
             let sink = sinks.sink(shared, service.dialect)?;
-            let base = sinks.base(shared, local, peer)?;
+            let base = sinks.base(shared, local, &service.contact)?;
             let tree = sinks.tree(shared, local)?;
             sinks.next_key += 1;
             (sink, base, tree, SubscriptionKey(sinks.next_key))
@@ -281,10 +281,13 @@ impl Sinks {
             utc_at_origin_ns: Some(crate::http::utc_at_origin_ns()),
             ..SinkConfig::default()
         };
-        let policy = shared.options.policy.clone();
-        let check = move |address: &str, peer| match policy.check(address, peer) {
-            Ok(_) => Ok(()),
-            Err(refusal) => Err(refusal.to_string()),
+        let weak = Arc::downgrade(shared);
+        let check = move |address: &str, peer| {
+            let shared = weak
+                .upgrade()
+                .ok_or_else(|| "the client is closed".to_owned())?;
+            let checked = shared.known.check(&shared.options.policy, address, peer);
+            checked.map(drop).map_err(|refusal| refusal.to_string())
         };
         let secret = crate::http::secret()?;
         let machine = EventSink::new(config, Arc::new(check), secret);
@@ -323,16 +326,23 @@ impl Sinks {
         Ok(Some(tree))
     }
 
-    /// Scheme, host and port of the server on `local`, which is started on demand.
+    /// Scheme, host and port of the server on `local` for a device, which is started on demand. A device with
+    /// TLS sends its events with TLS.
     fn base(
         &mut self,
         shared: &Arc<Shared>,
         local: IpAddr,
-        peer: SocketAddr,
+        device: &Contact,
     ) -> Result<String, Error> {
-        if let Some(server) = self.servers.get(&local) {
-            return Ok(format!("http://{}", without_zone(server.local_addr())));
+        let (scheme, peer) = (device.scheme, device.address);
+        if let Some(server) = self.servers.get(&(local, scheme)) {
+            return Ok(base(scheme, server.local_addr()));
         }
+        let security = match (scheme, &shared.options.tls) {
+            (Scheme::Http, _) => None,
+            (Scheme::Https, Some(security)) if security.serves() => Some(security),
+            (Scheme::Https, _) => return Err(Error::NoCertificate),
+        };
         let mut address = SocketAddr::new(local, 0);
         if let (SocketAddr::V6(address), SocketAddr::V6(peer)) = (&mut address, peer) {
             address.set_scope_id(peer.scope_id());
@@ -344,10 +354,10 @@ impl Sinks {
         };
         let limits = shared.options.notifications.clone();
         let at = Some(local);
-        let server = Server::bind(address, limits, shared.drops.clone(), handler)
+        let server = Server::bind_secured(address, limits, security, shared.drops.clone(), handler)
             .map_err(|source| Error::Listen { at, source })?;
-        let base = format!("http://{}", without_zone(server.local_addr()));
-        self.servers.insert(local, server);
+        let base = base(scheme, server.local_addr());
+        self.servers.insert((local, scheme), server);
         Ok(base)
     }
 
@@ -368,10 +378,6 @@ impl Sinks {
             sink.close();
         }
     }
-}
-
-pub(super) fn without_zone(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip(), address.port())
 }
 
 impl Sink {
@@ -606,7 +612,8 @@ async fn send(
 ) -> Result<Box<Envelope>, chappe_xml::Str> {
     let to = envelope.addressing.to.as_deref().unwrap_or_default();
     // The machine had the address checked.
-    let mut contact = Contact::parse(to, 0).map_err(|refusal| refusal.to_string())?;
+    let contact = shared.known.contact(to);
+    let mut contact = contact.map_err(|refusal| refusal.to_string())?;
     if let SocketAddr::V6(address) = &mut contact.address {
         let zones = &sink.state().zones;
         address.set_scope_id(zones.get(address.ip()).copied().unwrap_or(0));

@@ -15,7 +15,7 @@ use std::time::Duration;
 use chappe_dpws::eventing::{
     CompactCodec, SinkReceive, SubscriptionKey, TreeOffer, TreePeer, TreeSink,
 };
-use chappe_identity::{Contact as HttpContact, Key};
+use chappe_identity::Key;
 use chappe_machine::Input;
 use chappe_notification_tree::{
     Command, Config, Contact, Event, Keys, Membership, Tree, TreeEvent, Window, topic_of,
@@ -304,7 +304,8 @@ impl TreeNode {
     ) -> Result<Membership, String> {
         let uri = format!("{members}/{topic:016x}");
         // The machine had the address checked.
-        let contact = HttpContact::parse(&uri, 0).map_err(|refusal| refusal.to_string())?;
+        let contact = shared.known.contact(&uri);
+        let contact = contact.map_err(|refusal| refusal.to_string())?;
         let answer = shared.http.get(&contact).await;
         let answer = answer.map_err(|error| error.to_string())?;
         let mut keys = Keys::new(Arc::clone(&self.key));

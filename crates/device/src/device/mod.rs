@@ -10,6 +10,7 @@ use chappe_dpws::metadata::{ThisDevice, ThisModel};
 use chappe_dpws::profile::MAX_FIELD_SIZE;
 use chappe_identity::id_of;
 use chappe_transport::Drops;
+use chappe_transport::tls::Mutual;
 use chappe_xml::Name;
 
 use crate::host::{Builder, Operations};
@@ -131,6 +132,13 @@ impl Device {
     /// the key.
     pub fn options(mut self, options: HostOptions) -> Self {
         self.options = options;
+        self
+    }
+
+    /// Serves it with TLS alone, and sends its events to https alone. A device that trusts somebody serves only clients
+    /// with such a certificate.
+    pub fn tls(mut self, tls: &Mutual) -> Self {
+        self.options.tls = Some(tls.security());
         self
     }
 

@@ -11,6 +11,7 @@ use chappe_soap::Fault;
 use chappe_soap::schema::{FlatType, to_schema};
 use chappe_soap::wsdl::{Service, ServiceOperation};
 use chappe_transport::Drops;
+use chappe_transport::tls::Mutual;
 use chappe_xml::{Element, Name};
 use tokio::task::JoinSet;
 
@@ -32,6 +33,11 @@ pub struct FileDevice {
 }
 
 impl FileDevice {
+    #[cfg(feature = "tools")]
+    pub(crate) const fn new(host: Arc<DeviceHost>, replays: JoinSet<()>) -> Self {
+        Self { host, replays }
+    }
+
     /// Its host.
     #[must_use]
     pub fn host(&self) -> &DeviceHost {
@@ -59,6 +65,16 @@ impl File {
         let texts = [&self.manufacturer, &self.model, &self.name, &self.namespace];
         let [manufacturer, model, name, namespace] = texts.map(String::as_str);
         urn(id_of(&[manufacturer, model, name, namespace, serial]))
+    }
+
+    /// Its certificate and trust, if it is served with TLS.
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    pub fn mutual(&self) -> Result<Option<Mutual>, Error> {
+        let tls = self.tls.as_ref();
+        let loaded = tls.map(|tls| tls.load(&self.name, &self.endpoint()));
+        Ok(loaded.transpose()?)
     }
 
     /// The service with the events and operations; its port type is named after the first type.
@@ -120,6 +136,9 @@ impl File {
         if let Some(tree) = &mut options.tree {
             let own = |event: &Event| Some((self.action(event), event.deadline?));
             tree.deadlines.extend(self.events.iter().filter_map(own));
+        }
+        if let Some(tls) = self.mutual()? {
+            options.tls = Some(tls.security());
         }
         let host = Arc::new(self.builder().options(options).start(drops)?);
         let mut replays = JoinSet::new();

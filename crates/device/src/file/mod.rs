@@ -27,6 +27,19 @@
 //! settable = true
 //! ```
 //!
+//! With a table `tls` the device has https addresses alone. Without `certificate` its certificate is made from `key`,
+//! an Ed25519 key that is created if it is missing. If it trusts somebody, by `authorities` or by `fingerprints`, it
+//! serves only clients with such a certificate; events need one.
+//!
+//! ```toml
+//! [tls]
+//! key = "device.key"
+//! certificate = "device.pem"
+//! authorities = "ward-ca.pem"
+//! fingerprints = ["6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"]
+//! usages = ["1.2.840.10004.20701.1.1"]
+//! ```
+//!
 //! An event with `deadline_ms` is late on a notification tree after that time: sinks count it. A field of type
 //! `dateTime` without a column in the recording carries the time of the event. A field with `sample_period_ms`
 //! is a waveform: each event carries as many rows as fit its period. An error names the file, the line, the key
@@ -39,10 +52,13 @@ mod replay;
 mod text;
 
 use std::collections::HashSet;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::{Duration, UNIX_EPOCH};
 
 use chappe_soap::schema::{FlatField, FlatType, XsdType};
+use chappe_transport::tls::Files;
 use chappe_xml::Name;
 
 pub use device::FileDevice;
@@ -50,7 +66,7 @@ pub use error::FileError;
 pub use recording::Recording;
 pub use replay::Replay;
 
-use text::{EventText, FieldText, FileText, ValueText};
+use text::{EventText, FieldText, FileText, TlsText, ValueText};
 
 /// The largest number of fields in one event.
 const FIELDS_MAX: usize = 256;
@@ -85,6 +101,8 @@ pub struct File {
     pub types: Vec<Name>,
     /// Its scopes.
     pub scopes: Vec<String>,
+    /// Its certificate and whom it trusts, if it is served with TLS.
+    pub tls: Option<Files>,
     /// Its events.
     pub events: Vec<Event>,
     /// Its values.
@@ -195,6 +213,7 @@ impl File {
                 Some(text.get_ref().parse().map_err(|_| error())?)
             }
         };
+        let tls = file.tls.as_ref().map(|tls| source.tls(tls)).transpose()?;
         Ok(Self {
             name: file.name,
             manufacturer: file.manufacturer,
@@ -206,6 +225,7 @@ impl File {
             namespace,
             types,
             scopes: file.scopes,
+            tls,
             events,
             values,
             version: 1,
@@ -252,6 +272,30 @@ impl SourceText<'_> {
             return Err(self.error(name.span(), "name", "occurs twice"));
         }
         Ok(())
+    }
+
+    fn tls(&self, tls: &TlsText) -> Result<Files, FileError> {
+        let path = |relative: &String| self.resolve(relative);
+        Ok(Files {
+            certificate: tls.certificate.as_ref().map(path),
+            key: Some(path(tls.key.get_ref())),
+            authorities: tls.authorities.as_ref().map(path),
+            fingerprints: self.parsed(&tls.fingerprints, "tls.fingerprints")?,
+            usages: self.parsed(&tls.usages, "tls.usages")?,
+            any_name: false,
+        })
+    }
+
+    fn parsed<T: FromStr<Err: Display>>(
+        &self,
+        texts: &[toml::Spanned<String>],
+        key: &str,
+    ) -> Result<Vec<T>, FileError> {
+        let parse = |text: &toml::Spanned<String>| {
+            let parsed = text.get_ref().parse();
+            parsed.map_err(|error: T::Err| self.error(text.span(), key, &error.to_string()))
+        };
+        texts.iter().map(parse).collect()
     }
 
     fn event(&self, event: &EventText, namespace: &str) -> Result<Event, FileError> {

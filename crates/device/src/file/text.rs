@@ -18,10 +18,23 @@ pub(super) struct FileText {
     pub(super) types: Vec<Spanned<String>>,
     #[serde(default)]
     pub(super) scopes: Vec<String>,
+    pub(super) tls: Option<TlsText>,
     #[serde(default)]
     pub(super) event: Vec<EventText>,
     #[serde(default)]
     pub(super) value: Vec<ValueText>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TlsText {
+    pub(super) certificate: Option<String>,
+    pub(super) key: Spanned<String>,
+    pub(super) authorities: Option<String>,
+    #[serde(default)]
+    pub(super) fingerprints: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(super) usages: Vec<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]

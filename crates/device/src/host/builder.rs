@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,10 +14,10 @@ use chappe_dpws::discovery::{Retransmission, TargetService};
 use chappe_dpws::eventing::SourceConfig;
 use chappe_dpws::hosting::{Device, DeviceConfig, HostedService, Invocation};
 use chappe_dpws::metadata::{ThisDevice, ThisModel};
-use chappe_identity::{AddressPolicy, Key};
+use chappe_identity::{AddressPolicy, Key, Scheme};
 use chappe_soap::{Body, EndpointReference, Fault};
 use chappe_transport::Drops;
-use chappe_transport::http::{Client, ClientLimits, ServerLimits};
+use chappe_transport::http::{Client, ClientLimits, Security, ServerLimits, base};
 use chappe_transport::signatures::Signing;
 use chappe_transport::udp::{Order, Role, UdpOptions, UdpSockets, run_udp};
 use chappe_xml::{Element, Name};
@@ -26,7 +26,8 @@ use tokio::task::JoinSet;
 
 use super::outputs::HostState;
 use super::serving::Serving;
-use super::{Announced, DeviceHost, HostTree, Shared, discovery, serving, tree};
+use super::{Announced, DeviceHost, HostTree, ProxyAddress, Shared};
+use super::{discovery, proxies, serving, tree};
 use crate::{Error, Selection};
 
 /// Inputs queued for the machine.
@@ -57,6 +58,8 @@ pub struct HostOptions {
     /// The dialects in which the device is announced and found. Default the 2009 dialect; requests by HTTP
     /// are answered in theirs.
     pub dialects: Vec<Dialect>,
+    /// Discovery proxies at which the device registers, in addition to its announcements to the groups.
+    pub proxies: Vec<ProxyAddress>,
     /// Repetition of messages to the multicast group.
     pub multicast: Retransmission,
     /// Repetition of answers to one host.
@@ -79,6 +82,33 @@ pub struct HostOptions {
     /// Signed messages: requests are judged, answers and events are signed. Default `None`: signatures are
     /// ignored. Documents, discovery and events on a notification tree are not concerned.
     pub signing: Option<Signing>,
+    /// TLS of the server and of notifications, made by [`Mutual`](chappe_transport::tls::Mutual). With it the device
+    /// has https addresses alone, and sends events only to https sinks whose certificates it trusts. Default
+    /// `None`: plain HTTP alone.
+    pub tls: Option<Security>,
+}
+
+impl HostOptions {
+    /// The transport address of the device itself at a server's address.
+    pub(super) fn address(&self, local: SocketAddr) -> String {
+        let scheme = match self.tls {
+            Some(_) => Scheme::Https,
+            None => Scheme::Http,
+        };
+        format!("{}{DEVICE_PATH}", base(scheme, local))
+    }
+
+    /// Whether a subscriber may name this address: with TLS if the device has TLS, and never otherwise.
+    fn check_sink(&self, address: &str, peer: SocketAddr) -> Result<(), String> {
+        let contact = self.policy.check(address, peer);
+        let contact = contact.map_err(|refusal| refusal.to_string())?;
+        match (contact.scheme, &self.tls) {
+            (Scheme::Http, None) => Ok(()),
+            (Scheme::Https, Some(security)) if security.trusts() => Ok(()),
+            (Scheme::Https, _) => Err("this device trusts no certificate of an event sink".into()),
+            (Scheme::Http, Some(_)) => Err("this device sends events only to https".into()),
+        }
+    }
 }
 
 impl Default for HostOptions {
@@ -89,18 +119,24 @@ impl Default for HostOptions {
             policy: AddressPolicy::default(),
             app_max_delay: Duration::from_millis(2_500),
             dialects: vec![Dialect::V2009],
+            proxies: Vec::new(),
             multicast: Retransmission::default(),
             unicast: Retransmission::default(),
             server: ServerLimits {
                 body_bytes: 256 << 10,
+                exi: true,
                 ..ServerLimits::default()
             },
-            client: ClientLimits::default(),
+            client: ClientLimits {
+                exi: true,
+                ..ClientLimits::default()
+            },
             eventing: SourceConfig::default(),
             metadata_version: 1,
             interfaces_period: Duration::from_secs(10),
             tree: None,
             signing: None,
+            tls: None,
         }
     }
 }
@@ -315,10 +351,12 @@ impl Builder {
     fn client(&self, local_address: Option<IpAddr>) -> Client {
         let limits = self.options.client.clone();
         let local_address = limits.local_address.or(local_address);
-        Client::new(ClientLimits {
+        let limits = ClientLimits {
             local_address,
+            exi: limits.exi && self.options.signing.is_none(),
             ..limits
-        })
+        };
+        Client::to_sinks(limits, self.options.tls.as_ref())
     }
 
     /// The machine of a device without notification trees.
@@ -328,11 +366,8 @@ impl Builder {
 
     fn machine(&self, tree: Option<&tree::BoundSource>) -> Result<Device, Error> {
         let endpoint = EndpointReference::new(self.endpoint.clone());
-        let policy = self.options.policy.clone();
-        let check = move |address: &str, peer| match policy.check(address, peer) {
-            Ok(_) => Ok(()),
-            Err(refusal) => Err(refusal.to_string()),
-        };
+        let options = self.options.clone();
+        let check = move |address: &str, peer| options.check_sink(address, peer);
         let config = DeviceConfig {
             path: DEVICE_PATH.into(),
             types: self.types.clone(),
@@ -366,6 +401,8 @@ impl Builder {
             app_max_delay: self.options.app_max_delay,
             multicast: self.options.multicast,
             unicast: self.options.unicast,
+            proxies: proxies::by_udp(&self.options.proxies),
+            announces_by_http: !proxies::by_http(&self.options.proxies).is_empty(),
             ..Config::new(self.endpoint.clone(), self.instance_id, seed)
         }
     }
@@ -387,7 +424,7 @@ pub(super) fn all_types(types: &[Name]) -> Vec<Name> {
 ///
 /// Quarters of a second since 2020, until 2054: a supervisor may restart a device within the same second.
 /// Starts in one process increase regardless of the clock.
-fn instance_id() -> u32 {
+pub(crate) fn instance_id() -> u32 {
     const FROM: Duration = Duration::from_secs(1_577_836_800);
     static LAST: AtomicU32 = AtomicU32::new(0);
     let since = SystemTime::now().duration_since(UNIX_EPOCH);

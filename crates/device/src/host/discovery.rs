@@ -12,7 +12,7 @@ use chappe_xml::Str;
 use tokio::sync::{mpsc, watch};
 
 use super::Shared;
-use super::builder::DEVICE_PATH;
+use super::proxies::Posts;
 use crate::Error;
 use crate::client::{drop_hint, is_ordinary_drop};
 
@@ -55,8 +55,7 @@ pub(super) fn serve(shared: &Arc<Shared>, interfaces: &[Interface]) -> Result<An
                     }
                 },
             };
-            let local = SocketAddr::new(local.ip(), local.port());
-            xaddrs.push(format!("http://{local}{DEVICE_PATH}").into());
+            xaddrs.push(shared.options.address(local).into());
         }
         if !xaddrs.is_empty() {
             announced.push((interface.clone(), xaddrs));
@@ -88,8 +87,11 @@ fn server(shared: &Arc<Shared>, address: IpAddr, zone: u32) -> std::io::Result<S
             }
         }
     };
-    let limits = shared.options.server.clone();
-    Server::bind(at, limits, shared.drops.clone(), handler)
+    let mut limits = shared.options.server.clone();
+    // A signature covers the text as it was written.
+    limits.exi &= shared.options.signing.is_none();
+    let security = shared.options.tls.as_ref();
+    Server::bind_secured(at, limits, security, shared.drops.clone(), handler)
 }
 
 /// Handles the events of the target service, until it ends.
@@ -98,9 +100,19 @@ pub(super) async fn listen(
     mut events: mpsc::Receiver<Event>,
     said_bye: watch::Sender<bool>,
 ) {
-    while let Some(event) = events.recv().await {
+    let mut posts = Posts::new(&shared);
+    loop {
+        let event = tokio::select! {
+            event = events.recv() => event,
+            () = posts.handle() => continue,
+        };
+        let Some(event) = event else {
+            return;
+        };
         match event {
+            Event::Announcement { action, text } => posts.send(&action, &text),
             Event::Stopped => {
+                posts.end().await;
                 said_bye.send_replace(true);
             }
             Event::Dropped {

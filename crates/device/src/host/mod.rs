@@ -4,6 +4,7 @@ mod builder;
 mod discovery;
 mod order;
 mod outputs;
+mod proxies;
 mod serving;
 mod tree;
 
@@ -31,9 +32,10 @@ use crate::driver::InputOf;
 #[cfg(feature = "file")]
 pub(crate) use builder::urn;
 pub use builder::{Builder, HostOptions, endpoint_from, endpoint_of};
-pub(crate) use builder::{Operation, Operations};
+pub(crate) use builder::{Operation, Operations, instance_id};
 pub use order::{CriticalityRule, CriticalityRuleError, Order, TreeOrder};
 pub use outputs::HostState;
+pub use proxies::ProxyAddress;
 pub use tree::{HostTree, TreeState};
 
 /// The time limit for the last messages of a stopping host.
@@ -124,7 +126,7 @@ impl DeviceHost {
             types: announced.types.iter().map(type_text).collect(),
             scopes: announced.scopes.clone(),
             addresses: addresses
-                .map(|address| format!("http://{address}{}", builder::DEVICE_PATH))
+                .map(|address| self.shared.options.address(address))
                 .collect(),
             port: 0,
         }

@@ -293,12 +293,6 @@ fn limits_of(body: &[u8]) -> Limits {
     }
 }
 
-/// Scheme, host and port that were contacted.
-fn base_of(request: &Request) -> String {
-    let local = SocketAddr::new(request.local.ip().to_canonical(), request.local.port());
-    format!("http://{local}")
-}
-
 /// Converts a request for the machine, with only those parts of its message that are signed. The message must be
 /// for the device or the contacted address: otherwise, one for another device could be sent to this one.
 fn signed_request(
@@ -310,7 +304,7 @@ fn signed_request(
     if request.method != http::Method::POST {
         return Ok(machine_request(request, token, read_envelope));
     }
-    let address = format!("{}{}", base_of(&request), request.path);
+    let address = format!("{}{}", request.base(), request.path);
     let (body, addressees) = (request.body.clone(), vec![endpoint, address]);
     let received = signing.receive(&body, limits_of(&body), addressees, None)?;
     Ok(machine_request(request, token, |_| {
@@ -325,7 +319,7 @@ fn machine_request(
     token: u64,
     read: impl FnOnce(Bytes) -> Result<LazyEnvelope, chappe_soap::Error>,
 ) -> HttpRequest {
-    let base = base_of(&request);
+    let base = request.base();
     let target = match &request.query {
         Some(query) => format!("{}?{query}", request.path),
         None => request.path,

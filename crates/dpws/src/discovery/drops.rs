@@ -71,8 +71,10 @@ drop_reasons! {
     TableFull => "table_full",
     /// The sender has reached its limit of target services, all of them confirmed.
     SourceFull => "source_full",
-    /// The Hello of a discovery proxy: managed mode is not supported.
+    /// One discovery proxy more than the limit.
     DiscoveryProxy => "discovery_proxy",
+    /// A claim about a target service that another sender registered.
+    HeldByOther => "held_by_other",
     /// A fault in answer to a request.
     Fault => "fault",
 }

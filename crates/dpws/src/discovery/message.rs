@@ -9,9 +9,13 @@ use chappe_xml::{Element, Name, Namespace, Str};
 use super::{DropReason, Target};
 use crate::Dialect;
 
-/// Entries in one list of types, scopes or addresses, or matches in one answer. Reason: four times
-/// as many as on the largest device seen.
+/// Entries in one list of types, scopes or addresses. Reason: four times as many as on the largest device
+/// seen.
 pub const LIST_MAX: usize = 128;
+
+/// Matches in one answer. Reason: a discovery proxy answers for all target services of a site; the bytes of an
+/// answer are bounded where it is received, by UDP to fewer.
+pub const MATCHES_MAX: usize = 4_096;
 
 /// Bytes of one URI (DPWS 1.1, MAX_URI_SIZE).
 pub const URI_BYTES_MAX: usize = 2_048;
@@ -233,7 +237,7 @@ impl Reader {
         let children = |local| {
             let name = self.dialect.discovery_name(local);
             let found = body.elements().filter(move |child| child.name == name);
-            found.take(LIST_MAX + 1).collect::<Vec<_>>()
+            found.take(MATCHES_MAX + 1).collect::<Vec<_>>()
         };
         Ok(match action {
             "Hello" => Content::Hello(self.target(&[], body)?),
@@ -241,8 +245,10 @@ impl Reader {
             "Probe" => Content::Probe(self.probe(body)?),
             "ProbeMatches" => {
                 let matches = children("ProbeMatch");
-                if matches.len() > LIST_MAX {
-                    return Err(invalid(format!("more than {LIST_MAX} ProbeMatch elements")));
+                if matches.len() > MATCHES_MAX {
+                    return Err(invalid(format!(
+                        "more than {MATCHES_MAX} ProbeMatch elements"
+                    )));
                 }
                 let targets = matches.into_iter().map(|found| self.target(&[body], found));
                 Content::ProbeMatches(targets.collect::<Result<_, _>>()?)

@@ -1,20 +1,24 @@
-//! WS-Discovery in ad hoc mode, as machines.
+//! WS-Discovery in ad hoc and in managed mode, as machines.
 //!
 //! [`TargetService`] announces one device and answers requests for it; [`Client`] sends requests
-//! and keeps a table of target services. Both process [`Inbound`] datagrams into [`Outbound`] ones;
-//! the transport owns the sockets.
+//! and keeps a table of target services; [`Proxy`] answers for target services that register with it;
+//! [`Managed`] decides whether a client asks proxies or the multicast groups. The first three process
+//! [`Inbound`] datagrams into [`Outbound`] ones; the transport owns the sockets.
 //!
 //! Every received message is either used or dropped for exactly one [`DropReason`], which is
 //! counted and, at a limited rate, reported. Discovery messages are not authenticated, so they are
 //! hints: a Bye or a changed Hello never removes or moves a known device.
 //!
 //! Sources: WS-Discovery 1.1 (OASIS, 1 July 2009) and WS-Discovery (April 2005); DPWS 1.1.
-//! Not implemented: managed mode (discovery proxies are reported, not used), compact signatures.
+//! Not implemented: compact signatures.
 
 pub mod client;
 mod drops;
 mod intake;
+pub mod managed;
 pub mod message;
+mod policy;
+pub mod proxy;
 mod rate;
 pub(crate) mod scopes;
 mod table;
@@ -28,7 +32,9 @@ use chappe_xml::{Name, Str};
 
 pub use client::Client;
 pub use drops::{DropCounts, DropReason, REPORT_PERIOD};
+pub use managed::Managed;
 pub use message::{AppSequence, Content, Message, MessageError, Probe};
+pub use proxy::Proxy;
 pub use scopes::MatchRule;
 pub use target_service::TargetService;
 

@@ -1,10 +1,10 @@
 //! The client's bounded table of target services.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 
 use chappe_identity::{Host, Quota, Room, Shares};
-use chappe_xml::Str;
+use chappe_xml::{Name, Str};
 
 use super::Target;
 use super::message::AppSequence;
@@ -107,6 +107,39 @@ pub(super) fn approximate_size(target: &Target) -> usize {
     512 + 2 * target.endpoint.address.len() + uris + types
 }
 
+/// Whether `received` contradicts `known`. Absent fields contradict nothing, and neither do names of the
+/// profile in the other dialect.
+pub(super) fn differs(known: &Target, received: &Target) -> bool {
+    let uris = |known: &[Str], received: &[Str]| {
+        let sorted = |list: &[Str]| list.iter().cloned().collect::<BTreeSet<_>>();
+        !received.is_empty() && sorted(known) != sorted(received)
+    };
+    let types = |list: &[Name]| {
+        let translated = list.iter().map(|name| Dialect::V2009.translate(name));
+        translated.collect::<BTreeSet<_>>()
+    };
+    (received.metadata_version != 0 && known.metadata_version != received.metadata_version)
+        || (!received.types.is_empty() && types(&known.types) != types(&received.types))
+        || uris(&known.scopes, &received.scopes)
+        || uris(&known.xaddrs, &received.xaddrs)
+}
+
+/// Fills the absent fields of `target` from `known`.
+pub(super) fn fill_absent_fields(target: &mut Target, known: &Target) {
+    if target.types.is_empty() {
+        target.types.clone_from(&known.types);
+    }
+    if target.scopes.is_empty() {
+        target.scopes.clone_from(&known.scopes);
+    }
+    if target.xaddrs.is_empty() {
+        target.xaddrs.clone_from(&known.xaddrs);
+    }
+    if target.metadata_version == 0 {
+        target.metadata_version = known.metadata_version;
+    }
+}
+
 impl Table {
     pub(super) fn new(quota: Quota) -> Self {
         Self {
@@ -145,36 +178,44 @@ impl Table {
     }
 
     /// Adds or replaces an entry; evicts another if necessary.
-    pub(super) fn insert(&mut self, mut known: Known) -> Result<(), Full> {
+    pub(super) fn insert(&mut self, known: Known) -> Result<(), Full> {
+        self.insert_evicting(known).map(drop)
+    }
+
+    /// Like [`Self::insert`], and returns the endpoint of the evicted entry.
+    pub(super) fn insert_evicting(&mut self, mut known: Known) -> Result<Option<Str>, Full> {
         let endpoint = known.target.endpoint.address.clone();
         let previous = self.remove(&endpoint);
         if let Some(previous) = &previous {
             known.sequences.clone_from(&previous.sequences);
             known.confirmed |= previous.confirmed;
         }
-        if let Err(full) = self.make_room(&known) {
-            // A rejected update keeps the old entry, which still fits.
-            if let Some(previous) = previous {
-                self.put(endpoint, previous);
+        let evicted = match self.make_room(&known) {
+            Ok(evicted) => evicted,
+            Err(full) => {
+                // A rejected update keeps the old entry, which still fits.
+                if let Some(previous) = previous {
+                    self.put(endpoint, previous);
+                }
+                return Err(full);
             }
-            return Err(full);
-        }
+        };
         self.put(endpoint, known);
-        Ok(())
+        Ok(evicted)
     }
 
     /// Evicts an entry for `known` if necessary.
-    fn make_room(&mut self, known: &Known) -> Result<(), Full> {
+    fn make_room(&mut self, known: &Known) -> Result<Option<Str>, Full> {
         match self.shares.room(Host::from_address(known.from.ip())) {
-            Room::Free => {}
+            Room::Free => Ok(None),
             Room::Replacing(other) => {
                 self.remove(&other);
                 self.evicted += 1;
+                Ok(Some(other))
             }
-            Room::HostFull => return Err(Full::Host),
-            Room::TableFull => return Err(Full::Table),
+            Room::HostFull => Err(Full::Host),
+            Room::TableFull => Err(Full::Table),
         }
-        Ok(())
     }
 
     fn put(&mut self, endpoint: Str, known: Known) {

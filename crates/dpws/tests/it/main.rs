@@ -5,6 +5,7 @@ mod discovery_floods;
 mod discovery_messages;
 mod discovery_network;
 mod discovery_peers;
+mod discovery_proxy;
 mod event_source;
 mod eventing_messages;
 mod eventing_pair;

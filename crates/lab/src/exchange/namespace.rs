@@ -30,11 +30,22 @@ pub(crate) fn enter() -> Result<(), Error> {
 
 /// Bytes and packets that have crossed the loopback of this thread's namespace, heads included.
 pub(crate) fn loopback() -> (u64, u64) {
+    let [bytes, packets, ..] = traffic("lo");
+    (bytes, packets)
+}
+
+/// Bytes and packets that an interface of this thread's namespace has received, and those that it has sent.
+pub(crate) fn traffic(interface: &str) -> [u64; 4] {
+    /// The columns of the table: eight of what was received come before those of what was sent.
+    const COLUMNS: [usize; 4] = [0, 1, 8, 9];
     let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
-    let line = table
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("lo:"));
-    let mut fields = line.unwrap_or_default().split_whitespace();
-    let mut next = || fields.next().and_then(|field| field.parse().ok());
-    (next().unwrap_or(0), next().unwrap_or(0))
+    let of_interface = |line: &str| {
+        let (name, fields) = line.trim().split_once(':')?;
+        let fields: Vec<u64> = fields
+            .split_whitespace()
+            .map_while(|it| it.parse().ok())
+            .collect();
+        (name == interface).then(|| COLUMNS.map(|column| fields.get(column).copied().unwrap_or(0)))
+    };
+    table.lines().find_map(of_interface).unwrap_or_default()
 }

@@ -20,9 +20,14 @@ pub(super) fn contradictions(
     let mut found = Vec::new();
     found.extend(exposed(config, settings));
     found.extend(tls(config, settings));
+    found.extend(device_tls(config, settings));
     found.extend(signatures(config, settings));
     found.extend(exchange(config, settings));
     found.extend(exclusions(config, settings));
+    found.extend(config.discovery.wrong_proxy().map(|message| {
+        let hint = "write its URL with an IP address, such as \"http://192.0.2.7:8474/\"";
+        at(settings, "discovery.proxies", message, hint)
+    }));
     found.extend(postgres(config, settings));
     found.extend(mail(config, settings));
     let kad = config.kad.contradictions().into_iter();
@@ -220,6 +225,28 @@ fn tls(config: &Config, settings: &[Setting]) -> Option<Problem> {
     };
     let hint = "set certificate and key under [http.tls], or self_signed = true alone";
     Some(at(settings, at_key, message.to_owned(), hint))
+}
+
+/// Checks the fingerprints and usages of devices, and that what depends on trust has somebody to trust.
+fn device_tls(config: &Config, settings: &[Setting]) -> Option<Problem> {
+    let tls = &config.devices.tls;
+    if let Err(message) = tls.files(&config.data_directory) {
+        let hint = "fingerprints are 64 hexadecimal digits, usages numbers with dots";
+        return Some(at(settings, "devices.tls", message, hint));
+    }
+    let is_set = |path: &std::path::Path| !path.as_os_str().is_empty();
+    let (key, message) = if !tls.usages.is_empty() && !is_set(&tls.authorities) {
+        ("devices.tls.usages", "no authority is trusted")
+    } else if is_set(&tls.certificate) && !tls.trusts() {
+        (
+            "devices.tls.certificate",
+            "nobody is trusted, so it is not used",
+        )
+    } else {
+        return None;
+    };
+    let hint = "name whom to trust: authorities or fingerprints under [devices.tls]";
+    Some(at(settings, key, message.to_owned(), hint))
 }
 
 /// Checks that signatures have authorities if they count, that a certificate is named with its key, and that no

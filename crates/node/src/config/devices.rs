@@ -1,6 +1,9 @@
 //! Which devices are left out, when others are replaced, and their quotas.
 
+use std::path::{Path, PathBuf};
+
 use chappe_dpws::discovery::MatchRule;
+use chappe_transport::tls::{Files, FingerprintError, UsageError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -39,6 +42,74 @@ pub struct DeviceRules {
     /// is half of `log.max_bytes`, at least 64 GiB: a patient monitor with 24 leads at 1,000
     /// samples per second sends 27 GiB per day in blocks of 25 ms, 45 GiB in blocks of 10 ms.
     pub max_bytes_per_day: MaxBytes,
+    /// TLS with devices.
+    pub tls: DeviceTls,
+}
+
+/// TLS with devices, used as soon as it trusts somebody. Without it a device that offers only https is reported as
+/// unusable, with the fingerprint of its certificate.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DeviceTls {
+    /// File of the authorities (PEM) that sign certificates of devices; empty: none. A certificate must name the
+    /// endpoint of its device, or the address or host name at which it is reached. Relative to this file.
+    pub authorities: PathBuf,
+    /// Fingerprints (SHA-256) of certificates of devices that are trusted whatever their names and dates.
+    #[schemars(extend("items" = {"type": "string", "pattern": "^[0-9a-fA-F:]{64,95}$"}))]
+    pub fingerprints: Vec<String>,
+    /// File of the certificate (PEM) that the node shows to devices, followed by its chain; empty: one is made from
+    /// the key of the node, whose fingerprint `chappe key show` prints. Relative to this file.
+    pub certificate: PathBuf,
+    /// File of its key (PEM), readable by its owner only; empty: none. Relative to this file.
+    pub key: PathBuf,
+    /// Usages (extended key usage), as object identifiers such as 1.2.840.10004.20701.1.1, that a certificate must
+    /// have if an authority has signed it; one that is made from the key of the node has them.
+    #[schemars(extend("items" = {"type": "string", "pattern": "^[0-9.]+$"}))]
+    pub usages: Vec<String>,
+    /// Accept certificates of the authorities whatever names they have: many medical devices have none. One that
+    /// names the endpoint of another device is refused still.
+    pub any_name: bool,
+    /// Use devices without https, too, although somebody is trusted.
+    pub plain: bool,
+}
+
+impl DeviceTls {
+    /// Whether anybody is trusted.
+    #[must_use]
+    pub fn trusts(&self) -> bool {
+        !self.authorities.as_os_str().is_empty() || !self.fingerprints.is_empty()
+    }
+
+    /// The files, with those of the node where none is named.
+    pub(crate) fn files(&self, data_directory: &Path) -> Result<Files, String> {
+        let some = |path: &PathBuf| (!path.as_os_str().is_empty()).then(|| path.clone());
+        let mut fingerprints = Vec::new();
+        for text in &self.fingerprints {
+            fingerprints.push(
+                text.parse()
+                    .map_err(|error: FingerprintError| format!("{text:?} is {error}"))?,
+            );
+        }
+        let mut usages = Vec::new();
+        for text in &self.usages {
+            usages.push(
+                text.parse()
+                    .map_err(|error: UsageError| error.to_string())?,
+            );
+        }
+        let certificate = some(&self.certificate);
+        let own = certificate
+            .is_none()
+            .then(|| data_directory.join("key.pem"));
+        Ok(Files {
+            key: some(&self.key).or(own),
+            certificate,
+            authorities: some(&self.authorities),
+            fingerprints,
+            usages,
+            any_name: self.any_name,
+        })
+    }
 }
 
 impl Default for DeviceRules {
@@ -50,6 +121,7 @@ impl Default for DeviceRules {
             max_elements_per_s: 10_000,
             max_bytes_per_s: 2 << 20,
             max_bytes_per_day: MaxBytes::AUTO,
+            tls: DeviceTls::default(),
         }
     }
 }

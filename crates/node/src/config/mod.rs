@@ -12,6 +12,7 @@ mod check;
 mod contact;
 mod contradictions;
 mod devices;
+mod discovery_proxy;
 mod error;
 mod kad;
 mod layers;
@@ -33,7 +34,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use accounts::AccountRules;
-pub use devices::{DevicePattern, DeviceRules};
+pub use devices::{DevicePattern, DeviceRules, DeviceTls};
+pub use discovery_proxy::DiscoveryProxy;
 pub use kad::Kad;
 
 pub use error::{ConfigError, Problem, nearest};
@@ -218,6 +220,12 @@ pub struct Discovery {
     /// the sender is the address at which their publisher answered.
     #[schemars(extend("items" = {"type": "string", "format": "ip-prefix"}))]
     pub contact: Vec<String>,
+    /// Discovery proxies that are asked instead of the multicast groups while one of them answers, each by its
+    /// URL (`http://192.0.2.7:8474/`). Devices that they name may be at any address. Proxies that only
+    /// announce themselves are asked in addition to the groups.
+    pub proxies: Vec<String>,
+    /// Being a discovery proxy.
+    pub proxy: DiscoveryProxy,
     /// Receive events over notification trees from devices that have them; this node then forwards events
     /// to other sinks by UDP. Other devices send standard notifications as before. Each event costs one
     /// disk synchronization, so that nobody can replay an old event after a restart.
@@ -499,6 +507,8 @@ impl Default for Discovery {
             interfaces: Vec::new(),
             dns_sd: false,
             contact: Vec::new(),
+            proxies: Vec::new(),
+            proxy: DiscoveryProxy::default(),
             tree: false,
             tree_criticality: 0,
             max_devices: 2_000,

@@ -310,6 +310,7 @@ impl Following {
                 .drops
                 .record(Hop::Metadata, note.reason, key, detail, hint);
         }
+        crate::discovery_proxy::described(app, description).await;
         let mut services = 0;
         app.devices.update(key, |device| {
             services = device.services.len();

@@ -96,6 +96,7 @@ fn options(app: &App) -> ClientOptions {
     ClientOptions {
         selection,
         policy: discovery.contact_policy(),
+        proxies: discovery.proxy_contacts(),
         tree: discovery
             .tree
             .then(|| app.identity.key.clone())
@@ -105,6 +106,8 @@ fn options(app: &App) -> ClientOptions {
                 ..ClientTree::new(key)
             }),
         signing: signatures::signing(app, app.config.signatures.devices),
+        tls: Some(app.identity.device_tls.clone()),
+        plain: app.config.devices.tls.plain || !app.config.devices.tls.trusts(),
         event_signing: signatures::signing(app, app.config.signatures.events),
         ..ClientOptions::default()
     }
@@ -115,12 +118,15 @@ async fn follow_all(app: &App, client: DeviceClient) {
     app.devices.set_client(&client);
     let mut drain = app.drain.clone();
     let searching = tokio::spawn(crate::kad::search(app.clone(), client.clone()));
+    let watching = tokio::spawn(crate::discovery_proxy::watch(app.clone(), client.clone()));
     let ruling = tokio::spawn(succession::watch(app.clone(), client.clone()));
     let mut seen = match client.discover().await {
         Ok(seen) => seen,
         Err(_) => {
-            ruling.abort();
-            return searching.abort();
+            for task in [searching, watching, ruling] {
+                task.abort();
+            }
+            return;
         }
     };
     let mut followers = Followers::new(app.clone(), client.clone());
@@ -139,12 +145,15 @@ async fn follow_all(app: &App, client: DeviceClient) {
                 if crate::kad::is_entrance(app, &found).await => {}
             Seen::Found(found) | Seen::Changed(found) => followers.found(found),
             Seen::Hello(found) => followers.hello(found),
-            Seen::Gone { endpoint, reason } => followers.gone(&endpoint, reason),
+            Seen::Gone { endpoint, reason } => {
+                crate::discovery_proxy::gone(app, &endpoint).await;
+                followers.gone(&endpoint, reason);
+            }
             _ => {}
         }
     }
     // They hold the client as well.
-    for task in [searching, ruling] {
+    for task in [searching, watching, ruling] {
         task.abort();
         let _ = task.await;
     }

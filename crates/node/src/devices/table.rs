@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use chappe_device::DeviceClient;
-use chappe_device::client::{Found, TreeCounts, Way};
+use chappe_device::client::{Found, ProxyUse, TreeCounts, Way};
 use chappe_identity::{Host, Quota, Room, Shares};
 use tokio::task::{self, JoinHandle};
 
@@ -356,6 +356,12 @@ impl Devices {
     pub(super) fn set_client(&self, client: &Arc<DeviceClient>) {
         // Discovery starts once per run of the node.
         let _ = self.client.set(Arc::downgrade(client));
+    }
+
+    /// The discovery proxies that the client asks, once it is started.
+    pub(crate) fn discovery_proxies(&self) -> Vec<ProxyUse> {
+        let client = self.client.get().and_then(std::sync::Weak::upgrade);
+        client.map(|client| client.proxies()).unwrap_or_default()
     }
 
     /// Counts of the notification trees, once the client is started.

@@ -1,8 +1,9 @@
-//! The node's part in the distributed hash table.
+//! The node's part in discovery where multicast does not reach.
 
 use axum::Json;
 use axum::extract::State;
 
+use crate::discovery_proxy;
 use crate::kad::{self, Status};
 use crate::shared::App;
 
@@ -12,4 +13,11 @@ use crate::shared::App;
     responses((status = 200, body = Status)))]
 pub(super) async fn status(State(app): State<App>) -> Json<Status> {
     Json(kad::status(&app))
+}
+
+/// The node's part in managed discovery: whether it is a discovery proxy, and the proxies that it asks.
+#[utoipa::path(get, path = "/api/v1/discovery-proxies", tag = "devices",
+    responses((status = 200, body = discovery_proxy::Status)))]
+pub(super) async fn discovery_proxies(State(app): State<App>) -> Json<discovery_proxy::Status> {
+    Json(discovery_proxy::status(&app))
 }

@@ -11,6 +11,7 @@ mod create;
 mod dds;
 mod devices;
 mod directory;
+mod discovery;
 mod documents;
 mod entities;
 mod eventing;
@@ -147,6 +148,19 @@ pub(crate) fn routes() -> Routes {
             OPEN,
             uddi_metadata::ask,
         )
+        // Devices and their clients have no accounts; what they say without one is a hint.
+        .post(
+            discovery::PATH,
+            "use_discovery_proxy",
+            OPEN,
+            discovery::answer,
+        )
+        .post(
+            "/discovery/subscriptions/{id}",
+            "manage_presence_subscription",
+            OPEN,
+            discovery::answer,
+        )
         // Its handler admits readers: the account may be in the signature.
         .post(
             eventing::SOURCES,
@@ -203,6 +217,12 @@ pub(crate) fn routes() -> Routes {
         .get("/drops", "list_drops", READ, node::drops)
         .get("/notices", "list_notices", READ, node::notices)
         .get("/kad", "get_kad", READ, kad::status)
+        .get(
+            "/discovery-proxies",
+            "get_discovery_proxies",
+            READ,
+            kad::discovery_proxies,
+        )
         .get("/devices", "list_devices", restricted, devices::list)
         .get(
             "/devices/exclusions",

@@ -114,6 +114,7 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         dds::status,
         dds::idl,
         kad::status,
+        kad::discovery_proxies,
         exchange::pull,
         exchange::subscribe,
         exchange::renew,

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 
 use crate::common::{config, raw, send};
-use chappe_identity::{Contact, Scheme};
+use chappe_identity::{Contact, Proof, Scheme};
 use chappe_node::Node;
 use chappe_transport::http::{Answer, Client, ClientLimits, Error};
 use chappe_transport::tls;
@@ -17,6 +17,7 @@ async fn get(address: SocketAddr, client: tls::Client, path: &str) -> Result<Ans
         scheme: Scheme::Https,
         address,
         path: path.to_owned(),
+        proof: Proof::default(),
     };
     Client::with_tls(ClientLimits::default(), client)
         .get(&contact)

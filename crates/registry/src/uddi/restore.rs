@@ -63,7 +63,7 @@ pub(crate) fn check(value: &Value) -> Result<(), Error> {
         Value::Assertion(assertion) => return limits::reference(&assertion.reference),
     }
     // The rest is what a registry without entities would refuse.
-    let state = State::new();
+    let state = State::default();
     steps(&state, value, &Stamp::default(), &mut || 0).map(|_| ())
 }
 

@@ -1,4 +1,4 @@
-//! Reads bodies within limits and decompresses gzip.
+//! Reads bodies within limits, decompresses gzip and decodes EXI.
 
 use std::io::Read as _;
 use std::net::SocketAddr;
@@ -9,6 +9,7 @@ use hyper::HeaderMap;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::CONTENT_ENCODING;
 
+use super::exi;
 use super::room::{Room, RoomPermit, SMALL_BYTES};
 use crate::Parsers;
 
@@ -17,7 +18,7 @@ use crate::Parsers;
 pub(super) enum BodyError {
     /// It exceeds the limit, compressed or decompressed.
     TooLarge,
-    /// The content encoding is unsupported, or the gzip data are broken.
+    /// The content encoding is unsupported, or the coded data are broken.
     Encoding,
     /// The peer closed the connection within the body.
     Broken(hyper::Error),
@@ -25,16 +26,18 @@ pub(super) enum BodyError {
 
 /// Reads one body.
 pub(super) struct Reader<'a> {
-    /// The largest body, compressed and decompressed.
+    /// The largest body, coded and decoded.
     pub(super) bound: usize,
-    /// The threads that decompress large bodies.
+    /// Whether EXI is understood.
+    pub(super) exi: bool,
+    /// The threads that decode large bodies.
     pub(super) parsers: &'a Parsers,
     /// The room for large bodies.
     pub(super) room: Option<(&'a Room, SocketAddr)>,
 }
 
 impl Reader<'_> {
-    /// Reads the body, decompressed, with the room that it takes.
+    /// Reads the body, decoded, with the room that it takes.
     pub(super) async fn read(
         &self,
         headers: &HeaderMap,
@@ -44,9 +47,12 @@ impl Reader<'_> {
         if size.lower() > self.bound as u64 {
             return Err(BodyError::TooLarge);
         }
-        let is_packed = is_packed(headers)?;
+        let coding = self.coding(headers)?;
         let sent = size.exact().map_or(self.bound, |size| size as usize);
-        let needed = if is_packed { sent + self.bound } else { sent };
+        let needed = match coding {
+            Coding::Identity => sent,
+            Coding::Gzip | Coding::Exi => sent + self.bound,
+        };
         let mut held = None;
         let mut bytes = BytesMut::new();
         while let Some(frame) = incoming.frame().await {
@@ -63,22 +69,31 @@ impl Reader<'_> {
             bytes.extend_from_slice(&data);
         }
         let bytes = bytes.freeze();
-        if !is_packed {
+        if coding == Coding::Identity {
             return Ok((bytes, held));
         }
-        let unpacked = match inflate(&bytes, self.bound.min(SMALL_BYTES)) {
+        let unpacked = match coding.decode(&bytes, self.bound.min(SMALL_BYTES)) {
             Err(BodyError::TooLarge) if self.bound > SMALL_BYTES => {
                 if held.is_none() {
                     held = self.take(self.bound).await;
                 }
                 // The serving thread continues.
                 let bound = self.bound;
-                let unpacking = self.parsers.run(move || inflate(&bytes, bound)).await;
+                let unpacking = self.parsers.run(move || coding.decode(&bytes, bound)).await;
                 unpacking.unwrap_or(Err(BodyError::Encoding))
             }
             unpacked => unpacked,
         };
         unpacked.map(|bytes| (bytes, held))
+    }
+
+    fn coding(&self, headers: &HeaderMap) -> Result<Coding, BodyError> {
+        match headers.get(CONTENT_ENCODING).map(|value| value.as_bytes()) {
+            None | Some(b"identity" | b"") => Ok(Coding::Identity),
+            Some(b"gzip" | b"x-gzip") => Ok(Coding::Gzip),
+            Some(_) if self.exi && exi::is_coded(headers) => Ok(Coding::Exi),
+            Some(_) => Err(BodyError::Encoding),
+        }
     }
 
     async fn take(&self, bytes: usize) -> Option<RoomPermit> {
@@ -87,12 +102,22 @@ impl Reader<'_> {
     }
 }
 
-/// Whether the body is compressed with gzip, the only supported encoding.
-fn is_packed(headers: &HeaderMap) -> Result<bool, BodyError> {
-    match headers.get(CONTENT_ENCODING).map(|value| value.as_bytes()) {
-        None | Some(b"identity" | b"") => Ok(false),
-        Some(b"gzip" | b"x-gzip") => Ok(true),
-        Some(_) => Err(BodyError::Encoding),
+/// How a body is coded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    Identity,
+    Gzip,
+    Exi,
+}
+
+impl Coding {
+    /// The content of a coded body, of at most `bound` bytes.
+    fn decode(self, bytes: &Bytes, bound: usize) -> Result<Bytes, BodyError> {
+        match self {
+            Self::Identity => Ok(bytes.clone()),
+            Self::Gzip => inflate(bytes, bound),
+            Self::Exi => exi::decode(bytes, bound),
+        }
     }
 }
 

@@ -3,12 +3,13 @@
 //! It takes a [`Contact`] instead of text: a contact was checked by an address policy, or chosen by the caller.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use chappe_identity::{Contact, Scheme};
+use chappe_identity::{Contact, Proof, Scheme};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -19,46 +20,73 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout};
 
 use super::body::{self, BodyError};
-use super::{Answer, ClientLimits, Error};
+use super::connection::Stream;
+use super::security::{Connect, Security};
+use super::{Answer, ClientLimits, Error, exi};
 use crate::{Parsers, tls};
 
 type Sender = SendRequest<Full<Bytes>>;
 
 /// A client; clones share the connections.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Client(Arc<Inner>);
 
-#[derive(Debug)]
-struct Inner {
-    limits: ClientLimits,
-    tls: Option<tls::Client>,
-    parsers: Parsers,
-    idle: Mutex<HashMap<Place, Vec<(Instant, Sender)>>>,
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("limits", &self.0.limits)
+            .finish_non_exhaustive()
+    }
 }
 
-/// The destination of a connection, with or without TLS.
-type Place = (SocketAddr, Scheme);
+struct Inner {
+    limits: ClientLimits,
+    tls: Option<Arc<dyn Connect>>,
+    parsers: Parsers,
+    idle: Mutex<HashMap<Place, Vec<(Instant, Sender)>>>,
+    /// Peers that accept EXI, and those that refused it all the same.
+    exi: Mutex<HashMap<SocketAddr, bool>>,
+}
+
+/// Peers whose acceptance of EXI is remembered; then all are forgotten. Reason: devices of a large network, about 50
+/// bytes each.
+const EXI_PEERS_MAX: usize = 4_096;
+
+/// The destination of a connection, with or without TLS, and what its certificate has proven.
+type Place = (SocketAddr, Scheme, Proof);
 
 impl Client {
     /// A client with these limits.
     #[must_use]
     pub fn new(limits: ClientLimits) -> Self {
-        Self(Arc::new(Inner {
-            limits,
-            tls: None,
-            parsers: Parsers::default(),
-            idle: Mutex::default(),
-        }))
+        Self::over(limits, None)
     }
 
     /// A client that uses TLS for https addresses. The handshake counts towards the time for the connection.
     #[must_use]
     pub fn with_tls(limits: ClientLimits, tls: tls::Client) -> Self {
+        Self::over(limits, Some(Arc::new(tls)))
+    }
+
+    /// A client of devices, which uses this for https addresses, if it is given.
+    #[must_use]
+    pub fn to_devices(limits: ClientLimits, security: Option<&Security>) -> Self {
+        Self::over(limits, security.map(|it| Arc::clone(&it.to_devices)))
+    }
+
+    /// A client of event sinks, whose certificates prove no name.
+    #[must_use]
+    pub fn to_sinks(limits: ClientLimits, security: Option<&Security>) -> Self {
+        Self::over(limits, security.map(|it| Arc::clone(&it.to_sinks)))
+    }
+
+    fn over(limits: ClientLimits, tls: Option<Arc<dyn Connect>>) -> Self {
         Self(Arc::new(Inner {
             limits,
-            tls: Some(tls),
+            tls,
             parsers: Parsers::default(),
             idle: Mutex::default(),
+            exi: Mutex::default(),
         }))
     }
 
@@ -104,22 +132,27 @@ impl Client {
         body: Bytes,
     ) -> Result<Answer, Error> {
         let peer = contact.address;
-        let place = (peer, contact.scheme);
+        let proof = match contact.scheme {
+            Scheme::Http => Proof::default(),
+            Scheme::Https => contact.proof.clone(),
+        };
+        let place = (peer, contact.scheme, proof);
         if contact.scheme == Scheme::Https && self.0.tls.is_none() {
             return Err(Error::Https(peer));
         }
         let mut request = hyper::Request::builder()
             .method(method)
             .uri(contact.path.as_str())
-            .header(HOST, host(peer))
-            .header(ACCEPT_ENCODING, HeaderValue::from_static("gzip"))
+            .header(HOST, host(contact))
+            .header(ACCEPT_ENCODING, self.accepted())
             .body(Full::new(body))?;
         request.headers_mut().extend(headers);
-        let (response, sender) = self.exchange(place, request).await?;
+        let (response, sender) = self.exchange(&place, request).await?;
         let limits = &self.0.limits;
         let (parts, incoming) = response.into_parts();
         let reader = body::Reader {
             bound: limits.body_bytes,
+            exi: limits.exi,
             parsers: &self.0.parsers,
             room: None,
         };
@@ -132,14 +165,50 @@ impl Client {
         let (body, _) = body.map_err(|error| match error {
             BodyError::TooLarge => Error::TooLarge { peer, bound },
             BodyError::Encoding => Error::Encoding { peer },
-            BodyError::Broken(source) => Error::Exchange { peer, source },
+            BodyError::Broken(source) => broken(peer, source),
         })?;
         self.keep(place, sender);
+        if limits.exi && exi::is_accepted(&parts.headers) {
+            self.note_exi(peer, true);
+        }
         Ok(Answer {
             status: parts.status,
             headers: parts.headers,
             body,
         })
+    }
+
+    /// The content codings of answers.
+    fn accepted(&self) -> HeaderValue {
+        match self.0.limits.exi {
+            true => exi::ACCEPTED,
+            false => HeaderValue::from_static("gzip"),
+        }
+    }
+
+    /// Whether the peer said that it accepts EXI, and has not refused any.
+    pub(super) fn accepts_exi(&self, peer: SocketAddr) -> bool {
+        self.exi().get(&peer).copied().unwrap_or(false)
+    }
+
+    /// The peer refused EXI: it gets text.
+    pub(super) fn refuses_exi(&self, peer: SocketAddr) {
+        self.note_exi(peer, false);
+    }
+
+    /// A refusal stands, whatever the peer says that it accepts: otherwise each message might be sent twice.
+    fn note_exi(&self, peer: SocketAddr, accepts: bool) {
+        let mut peers = self.exi();
+        if peers.len() >= EXI_PEERS_MAX && !peers.contains_key(&peer) {
+            peers.clear();
+        }
+        let noted = peers.entry(peer).or_insert(accepts);
+        *noted &= accepts;
+    }
+
+    fn exi(&self) -> MutexGuard<'_, HashMap<SocketAddr, bool>> {
+        // Every change is one step.
+        self.0.exi.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Closes idle connections.
@@ -150,10 +219,10 @@ impl Client {
     /// Sends over an idle connection, or a new one if none is alive.
     async fn exchange(
         &self,
-        place: Place,
+        place: &Place,
         mut request: hyper::Request<Full<Bytes>>,
     ) -> Result<(hyper::Response<Incoming>, Sender), Error> {
-        let (peer, _) = place;
+        let peer = place.0;
         while let Some(mut sender) = self.take(place) {
             if sender.ready().await.is_err() {
                 continue;
@@ -167,7 +236,7 @@ impl Client {
         let mut sender = self.connect(place).await?;
         match self.send(peer, &mut sender, request).await? {
             Sent::Answered(response) => Ok((response, sender)),
-            Sent::Unsent(_, source) => Err(Error::Exchange { peer, source }),
+            Sent::Unsent(_, source) => Err(broken(peer, source)),
         }
     }
 
@@ -182,10 +251,7 @@ impl Client {
             Ok(Ok(response)) => Ok(Sent::Answered(response)),
             Ok(Err(mut error)) => match error.take_message() {
                 Some(request) => Ok(Sent::Unsent(request, error.into_error())),
-                None => Err(Error::Exchange {
-                    peer,
-                    source: error.into_error(),
-                }),
+                None => Err(broken(peer, error.into_error())),
             },
             Err(_) => Err(Error::Late {
                 peer,
@@ -194,7 +260,8 @@ impl Client {
         }
     }
 
-    async fn connect(&self, (peer, scheme): Place) -> Result<Sender, Error> {
+    async fn connect(&self, (peer, scheme, proof): &Place) -> Result<Sender, Error> {
+        let peer = *peer;
         let limits = &self.0.limits;
         let started = Instant::now();
         let stream = match timeout(limits.connect_deadline, self.open(peer)).await {
@@ -207,9 +274,9 @@ impl Client {
         let stream = match (&self.0.tls, scheme) {
             (Some(tls), Scheme::Https) => {
                 let left = limits.connect_deadline.saturating_sub(started.elapsed());
-                tls.connect(stream, left).await?
+                Stream::Secured(tls.connect(stream, proof, left).await?)
             }
-            _ => tls::Stream::Plain(stream),
+            _ => Stream::Plain(stream),
         };
         let (sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
@@ -241,9 +308,9 @@ impl Client {
     }
 
     /// The idle connection that was used last: the most likely one to be alive.
-    fn take(&self, place: Place) -> Option<Sender> {
+    fn take(&self, place: &Place) -> Option<Sender> {
         let mut idle = self.idle();
-        let senders = idle.get_mut(&place)?;
+        let senders = idle.get_mut(place)?;
         let found = loop {
             match senders.pop() {
                 Some((since, sender)) if self.usable(since, &sender) => break Some(sender),
@@ -252,7 +319,7 @@ impl Client {
             }
         };
         if senders.is_empty() {
-            idle.remove(&place);
+            idle.remove(place);
         }
         found
     }
@@ -270,7 +337,7 @@ impl Client {
             });
         }
         let kept = idle.values().map(Vec::len).sum::<usize>();
-        let senders = idle.entry(place).or_default();
+        let senders = idle.entry(place.clone()).or_default();
         senders.retain(|(since, sender)| self.usable(*since, sender));
         if senders.len() < limits.idle_per_authority && kept < limits.idle {
             senders.push((Instant::now(), sender));
@@ -301,9 +368,21 @@ enum Sent {
     Unsent(hyper::Request<Full<Bytes>>, hyper::Error),
 }
 
+/// The error of an exchange. What a peer says against a certificate arrives after the handshake of TLS 1.3.
+fn broken(peer: SocketAddr, source: hyper::Error) -> Error {
+    let inner = std::error::Error::source(&source).and_then(|inner| inner.downcast_ref());
+    match inner.and_then(|inner| tls::Error::after_handshake(peer, inner)) {
+        Some(error) => error.into(),
+        None => Error::Exchange { peer, source },
+    }
+}
+
 /// The authority of a URI: the zone means nothing to the peer.
-fn host(peer: SocketAddr) -> String {
-    match peer {
+fn host(contact: &Contact) -> String {
+    if let Some(name) = &contact.proof.name {
+        return format!("{name}:{}", contact.address.port());
+    }
+    match contact.address {
         SocketAddr::V4(peer) => peer.to_string(),
         SocketAddr::V6(peer) => format!("[{}]:{}", peer.ip(), peer.port()),
     }

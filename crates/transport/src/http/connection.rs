@@ -1,4 +1,5 @@
-//! A TCP connection that counts the bytes read, to distinguish a slow header from an idle connection.
+//! A connection with or without TLS, and one that counts the bytes read, to distinguish a slow header from an idle
+//! connection.
 
 use std::io;
 use std::pin::Pin;
@@ -9,14 +10,74 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::security::Duplex;
+
+/// A connection with or without TLS.
+pub(super) enum Stream {
+    Plain(TcpStream),
+    Secured(Box<dyn Duplex>),
+}
+
+impl Stream {
+    fn inner(&mut self) -> Pin<&mut dyn Duplex> {
+        match self {
+            Self::Plain(stream) => Pin::new(stream),
+            Self::Secured(stream) => Pin::new(&mut **stream),
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.get_mut().inner().poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().inner().poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().inner().poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().inner().poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().inner().poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Secured(stream) => stream.is_write_vectored(),
+        }
+    }
+}
+
 /// A connection whose count of read bytes is shared.
 pub(super) struct Counted {
-    stream: TcpStream,
+    stream: Stream,
     read: Arc<AtomicU64>,
 }
 
 impl Counted {
-    pub(super) fn new(stream: TcpStream, read: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(stream: Stream, read: Arc<AtomicU64>) -> Self {
         Self { stream, read }
     }
 }

@@ -29,6 +29,9 @@ pub struct ServerLimits {
     pub answer_deadline: Duration,
     /// Time that sent bytes may stay unacknowledged by a peer that stops reading. Default 20 s.
     pub write_deadline: Duration,
+    /// Whether messages of SOAP may be EXI, and answers are where the client accepts that. Default false; a device
+    /// and a client's event sink set it.
+    pub exi: bool,
 }
 
 impl Default for ServerLimits {
@@ -44,6 +47,7 @@ impl Default for ServerLimits {
             body_deadline: Duration::from_secs(15),
             answer_deadline: Duration::from_secs(30),
             write_deadline: Duration::from_secs(20),
+            exi: false,
         }
     }
 }
@@ -68,6 +72,8 @@ pub struct ClientLimits {
     pub idle_time: Duration,
     /// The local address of connections; chosen by the kernel by default.
     pub local_address: Option<IpAddr>,
+    /// Whether messages of SOAP are EXI where the server accepts that. Default false; devices and their clients set it.
+    pub exi: bool,
 }
 
 impl Default for ClientLimits {
@@ -81,6 +87,7 @@ impl Default for ClientLimits {
             idle: 256,
             idle_time: Duration::from_secs(4),
             local_address: None,
+            exi: false,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
+use chappe_identity::Scheme;
 use chappe_soap::Envelope;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
@@ -26,6 +27,27 @@ pub struct Request {
     pub peer: SocketAddr,
     /// The server's address.
     pub local: SocketAddr,
+    /// How it was sent.
+    pub scheme: Scheme,
+}
+
+impl Request {
+    /// The scheme, host and port that were contacted.
+    #[must_use]
+    pub fn base(&self) -> String {
+        base(self.scheme, self.local)
+    }
+}
+
+/// The scheme, host and port of a server, without the zone of its address.
+#[must_use]
+pub fn base(scheme: Scheme, local: SocketAddr) -> String {
+    let scheme = match scheme {
+        Scheme::Http => "http",
+        Scheme::Https => "https",
+    };
+    let local = SocketAddr::new(local.ip().to_canonical(), local.port());
+    format!("{scheme}://{local}")
 }
 
 /// The answer of a [`Handler`](super::Handler).

@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use chappe_identity::Scheme;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
+use hyper::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, StatusCode};
@@ -22,10 +23,11 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::body::{self, BodyError};
-use super::connection::Counted;
+use super::connection::{Counted, Stream};
 use super::room::{Room, RoomPermit};
-use super::{Crowd, Place, Places, Request, Response, ServerLimits, Taking};
-use crate::{Drops, Hop, Parsers};
+use super::security::{Accept, Security};
+use super::{Crowd, Place, Places, Request, Response, ServerLimits, Taking, exi};
+use crate::{Drops, Hop, Parsers, tls};
 
 /// The pause after the system fails to provide a connection (no file descriptors, no memory).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -107,6 +109,26 @@ impl Server {
         drops: Drops,
         handler: impl Handler,
     ) -> io::Result<Self> {
+        Self::bind_secured(address, limits, None, drops, handler)
+    }
+
+    /// Like [`Server::bind`], with TLS alone if `security` is given. It must have a certificate. A handshake has the
+    /// time of a header, and its connection waits meanwhile like one without a request.
+    ///
+    /// # Errors
+    /// The address cannot be used to listen, or there is no certificate.
+    pub fn bind_secured(
+        address: SocketAddr,
+        limits: ServerLimits,
+        security: Option<&Security>,
+        drops: Drops,
+        handler: impl Handler,
+    ) -> io::Result<Self> {
+        let tls = match security.map(|security| &security.accept) {
+            Some(None) => return Err(io::Error::other("https needs a certificate")),
+            Some(Some(accept)) => Some(Arc::clone(accept)),
+            None => None,
+        };
         let listener = listen(address)?;
         let local = listener.local_addr()?;
         let (stop, stopped) = watch::channel(false);
@@ -118,6 +140,7 @@ impl Server {
             room: Room::new(limits.bodies_bytes, limits.body_bytes),
             parsers: Parsers::default(),
             limits,
+            tls,
             drops,
             handler,
             counters: Arc::clone(&counters),
@@ -179,6 +202,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// State shared by all connections of a server.
 struct Shared<H> {
     limits: ServerLimits,
+    tls: Option<Arc<dyn Accept>>,
     requests: Semaphore,
     drops: Drops,
     handler: H,
@@ -190,9 +214,19 @@ struct Shared<H> {
 
 impl<H> Shared<H> {
     fn refuse(&self, reason: &'static str, peer: SocketAddr, detail: String) {
+        self.refuse_with(reason, peer, detail, None);
+    }
+
+    fn refuse_with(
+        &self,
+        reason: &'static str,
+        peer: SocketAddr,
+        detail: String,
+        hint: Option<String>,
+    ) {
         self.counters.refused.fetch_add(1, Ordering::Relaxed);
         self.drops
-            .record(Hop::Http, reason, peer.ip(), detail, None);
+            .record(Hop::Http, reason, peer.ip(), detail, hint);
     }
 }
 
@@ -282,6 +316,12 @@ async fn connection<H: Handler>(
     let Ok(local) = prepare(&stream, shared.limits.write_deadline) else {
         return;
     };
+    let stream = tokio::select! {
+        stream = secured(shared, stream, peer) => stream,
+        () = stop_asked(&mut stopped) => return,
+        () = slot.place.displaced() => return,
+    };
+    let Some(stream) = stream else { return };
     let read = Arc::new(AtomicU64::new(0));
     let io = TokioIo::new(Counted::new(stream, Arc::clone(&read)));
     // Bytes read up to the last complete request: more means that a header has started.
@@ -325,6 +365,25 @@ async fn connection<H: Handler>(
     }
 }
 
+/// The connection with TLS, if the server has TLS; `None` after a failed handshake, which is counted unless the peer
+/// only asked whether somebody listens.
+async fn secured<H>(shared: &Shared<H>, stream: TcpStream, peer: SocketAddr) -> Option<Stream> {
+    let Some(tls) = &shared.tls else {
+        return Some(Stream::Plain(stream));
+    };
+    match tls
+        .accept(stream, peer, shared.limits.header_deadline)
+        .await
+    {
+        Ok(stream) => Some(Stream::Secured(stream)),
+        Err(tls::Error::Unused { .. }) => None,
+        Err(error) => {
+            shared.refuse_with(error.reason(), peer, error.to_string(), error.hint());
+            None
+        }
+    }
+}
+
 /// Sets the options of a connection, and returns the local address.
 ///
 /// A peer that reads nothing for `write_deadline` loses the connection.
@@ -352,7 +411,11 @@ async fn answer<H: Handler>(
     local: SocketAddr,
 ) -> hyper::Response<Full<Bytes>> {
     let head = request.method() == Method::HEAD;
-    let response = match handled(slot, request, peer, local).await {
+    let exi = slot.shared.limits.exi.then(|| {
+        let headers = request.headers();
+        (exi::is_accepted(headers), exi::is_coded(headers))
+    });
+    let mut response = match handled(slot, request, peer, local).await {
         Ok(response) => response,
         Err(refusal) => {
             slot.shared.refuse(refusal.reason, peer, refusal.detail);
@@ -361,6 +424,15 @@ async fn answer<H: Handler>(
             Response::empty(refusal.status).with_header(CONNECTION, close)
         }
     };
+    if let Some((is_accepted, is_coded)) = exi {
+        if is_accepted {
+            response = coded(&slot.shared.parsers, response).await;
+        }
+        // A client that sends it knows.
+        if !is_coded || response.status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+            response = response.with_header(ACCEPT_ENCODING, exi::ACCEPTED);
+        }
+    }
     let length = response.body.len();
     let body = if head { Bytes::new() } else { response.body };
     let mut written = hyper::Response::new(Full::new(body));
@@ -370,6 +442,13 @@ async fn answer<H: Handler>(
         written.headers_mut().insert(CONTENT_LENGTH, length.into());
     }
     written
+}
+
+/// The response as EXI, where it is a message and gets shorter.
+async fn coded(parsers: &Parsers, response: Response) -> Response {
+    let (bytes, text) = (response.body.len(), response.clone());
+    let coded = parsers.run_if_large(bytes, move || exi::coded(text)).await;
+    coded.unwrap_or(response)
 }
 
 async fn handled<H: Handler>(
@@ -402,6 +481,10 @@ async fn handled<H: Handler>(
         body,
         peer,
         local,
+        scheme: match shared.tls {
+            Some(_) => Scheme::Https,
+            None => Scheme::Http,
+        },
     };
     let answering = shared.handler.handle(request);
     match tokio::time::timeout(limits.answer_deadline, answering).await {
@@ -420,6 +503,7 @@ async fn read_body<H>(
     let limits = &shared.limits;
     let reader = body::Reader {
         bound: limits.body_bytes,
+        exi: limits.exi,
         parsers: &shared.parsers,
         room: Some((&shared.room, peer)),
     };
@@ -434,7 +518,7 @@ async fn read_body<H>(
         Ok(Err(BodyError::Encoding)) => (
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "unreadable content encoding",
-            "neither plain nor valid gzip".to_owned(),
+            "neither plain nor a valid coding".to_owned(),
         ),
         Ok(Err(BodyError::Broken(error))) => (
             StatusCode::BAD_REQUEST,

@@ -4,13 +4,15 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use chappe_identity::Contact;
-use chappe_soap::{Envelope, LazyEnvelope};
+use chappe_soap::{Addressing, AddressingVersion, Envelope, LazyEnvelope};
 use chappe_xml::Limits;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
 
-use super::{Answer, Client, Error};
+use super::{Answer, Client, Error, exi};
 
+/// The media type of SOAP 1.2, without parameters.
+pub(super) const SOAP_MEDIA_TYPE: &str = "application/soap+xml";
 /// The media type of SOAP 1.2.
 pub(super) const SOAP_CONTENT_TYPE: &str = "application/soap+xml; charset=utf-8";
 
@@ -43,8 +45,7 @@ impl Client {
         contact: &Contact,
         envelope: &Envelope,
     ) -> Result<Option<Envelope>, Error> {
-        let action = &envelope.addressing.action;
-        self.exchange_text(contact, action, envelope.to_text())
+        self.exchange_text(contact, &envelope.addressing, envelope.to_text())
             .await
     }
 
@@ -57,18 +58,22 @@ impl Client {
         contact: &Contact,
         envelope: &LazyEnvelope,
     ) -> Result<Option<LazyEnvelope>, Error> {
-        let action = &envelope.head.addressing.action;
-        self.exchange_text(contact, action, envelope.to_text())
+        self.exchange_text(contact, &envelope.head.addressing, envelope.to_text())
             .await
     }
 
     async fn exchange_text<T: Received>(
         &self,
         contact: &Contact,
-        action: &str,
+        addressing: &Addressing,
         text: String,
     ) -> Result<Option<T>, Error> {
-        let answer = self.post_text(contact, action, text).await?;
+        let kind = match addressing.version {
+            // Devices of the 2005 dialect expect what Windows sends; wsdd2 refuses parameters.
+            AddressingVersion::V200408 => HeaderValue::from_static(SOAP_MEDIA_TYPE),
+            AddressingVersion::V200508 => content_type(&addressing.action),
+        };
+        let answer = self.post(contact, kind, text).await?;
         let (peer, bound) = (contact.address, self.limits().body_bytes);
         let bytes = answer.body.len();
         let read = move || read_answer(peer, &answer, bound);
@@ -76,7 +81,8 @@ impl Client {
         read.unwrap_or(Err(Error::Parser(peer)))
     }
 
-    /// Sends the text of a message with this action, and ignores the content of the answer.
+    /// Sends the text of a message with this action, as EXI where the peer accepts that, and ignores the content of
+    /// the answer.
     ///
     /// # Errors
     /// There is no answer.
@@ -86,10 +92,44 @@ impl Client {
         action: &str,
         text: String,
     ) -> Result<Answer, Error> {
+        self.post(contact, content_type(action), text).await
+    }
+
+    async fn post(
+        &self,
+        contact: &Contact,
+        content_type: HeaderValue,
+        text: String,
+    ) -> Result<Answer, Error> {
+        let text = Bytes::from(text);
+        if let Some(answer) = self.post_exi(contact, &text).await? {
+            return Ok(answer);
+        }
         let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, content_type(action));
-        self.request(contact, Method::POST, headers, Bytes::from(text))
-            .await
+        headers.insert(CONTENT_TYPE, content_type);
+        self.request(contact, Method::POST, headers, text).await
+    }
+
+    /// Sends a message as EXI; `None` if the peer does not accept that, or not this message.
+    async fn post_exi(&self, contact: &Contact, text: &Bytes) -> Result<Option<Answer>, Error> {
+        let peer = contact.address;
+        if !self.accepts_exi(peer) {
+            return Ok(None);
+        }
+        let (bytes, text) = (text.len(), text.clone());
+        let encode = move || exi::encode(&text);
+        let encoded = self.parsers().run_if_large(bytes, encode).await;
+        let Some(body) = encoded.unwrap_or_default() else {
+            return Ok(None);
+        };
+        let mut headers = HeaderMap::new();
+        exi::set_headers(&mut headers);
+        let answer = self.request(contact, Method::POST, headers, body).await?;
+        if answer.status != StatusCode::UNSUPPORTED_MEDIA_TYPE {
+            return Ok(Some(answer));
+        }
+        self.refuses_exi(peer);
+        Ok(None)
     }
 }
 

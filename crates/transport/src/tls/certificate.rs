@@ -1,36 +1,44 @@
 //! Self-signed certificates (RFC 5280): one fixed form, encoded in DER.
 //!
-//! ECDSA over P-256, which every browser supports (none accepts Ed25519 from a server). The certificate has no expiry:
-//! clients pin its fingerprint, which would change with it.
+//! For a node ECDSA over P-256, which every browser supports (none accepts Ed25519 from a server). For a device its own
+//! Ed25519 key: the same key, endpoint and usages give the same certificate, so that it is made at each start and stored
+//! nowhere. No certificate has an expiry: peers pin its fingerprint, which would change with it.
 
 use std::net::IpAddr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use chappe_identity::{Key, id_of};
 use ring::error::Unspecified;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 
+use super::Usage;
+
 /// Object identifiers, as their DER contents.
-mod oid {
+pub(super) mod oid {
     /// ecdsa-with-SHA256 (RFC 5758).
     pub(super) const ECDSA_WITH_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
     /// id-ecPublicKey (RFC 5480).
     pub(super) const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
+    /// id-Ed25519 (RFC 8410).
+    pub(super) const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
     /// secp256r1 (RFC 5480).
     pub(super) const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
     /// commonName.
     pub(super) const COMMON_NAME: &[u8] = &[0x55, 4, 3];
     /// subjectAltName.
-    pub(super) const ALTERNATIVE_NAME: &[u8] = &[0x55, 0x1d, 17];
+    pub(in super::super) const ALTERNATIVE_NAME: &[u8] = &[0x55, 0x1d, 17];
     /// basicConstraints.
     pub(super) const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 19];
     /// keyUsage.
     pub(super) const KEY_USAGE: &[u8] = &[0x55, 0x1d, 15];
     /// extKeyUsage.
-    pub(super) const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 37];
+    pub(in super::super) const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 37];
     /// id-kp-serverAuth.
     pub(super) const SERVER_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 1];
+    /// id-kp-clientAuth.
+    pub(super) const CLIENT_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 2];
 }
 
 const SEQUENCE: u8 = 0x30;
@@ -74,13 +82,41 @@ pub(super) fn make(
         uri,
         names,
         until,
+        signature: wrap(SEQUENCE, &wrap(OBJECT, oid::ECDSA_WITH_SHA256)),
+        usages: wrap(OBJECT, oid::SERVER_AUTH),
+        algorithm: [wrap(OBJECT, oid::EC_PUBLIC_KEY), wrap(OBJECT, oid::P256)].concat(),
         public: key.public_key().as_ref(),
     };
     let body = body(&serial, &subject);
     let signature = key.sign(&random, &body)?;
-    let signed = [body, signature_algorithm(), bits(signature.as_ref())].concat();
-    let certificate = wrap(SEQUENCE, &signed);
+    let certificate = signed(body, &subject, signature.as_ref());
     Ok(pem("PRIVATE KEY", pkcs8.as_ref()) + &pem("CERTIFICATE", &certificate))
+}
+
+/// The certificate of a device or client in DER, always the same for these arguments: for both ends of TLS and
+/// the other `usages`.
+pub(super) fn of_key(key: &Key, name: &str, uri: &str, usages: &[Usage]) -> Vec<u8> {
+    let public = key.public();
+    let ends = [oid::SERVER_AUTH, oid::CLIENT_AUTH].map(|usage| wrap(OBJECT, usage));
+    let others = usages.iter().map(Usage::der);
+    let usages: Vec<u8> = ends.into_iter().chain(others).flatten().collect();
+    let subject = Subject {
+        name,
+        uri,
+        names: &[],
+        until: FOREVER,
+        signature: wrap(SEQUENCE, &wrap(OBJECT, oid::ED25519)),
+        algorithm: wrap(OBJECT, oid::ED25519),
+        public: public.as_bytes(),
+        usages,
+    };
+    // No two certificates of a key that differ have the same number.
+    let mut serial = id_of(&[name, uri, &format!("{public} {:?}", subject.usages)]);
+    // Positive, and without a leading zero.
+    serial[0] = serial[0] & 0x7f | 0x40;
+    let body = body(&serial, &subject);
+    let signature = key.sign(&body);
+    signed(body, &subject, &signature)
 }
 
 /// The subject of a certificate.
@@ -89,7 +125,21 @@ struct Subject<'a> {
     uri: &'a str,
     names: &'a [String],
     until: &'a str,
+    /// The algorithm of the signature, in DER.
+    signature: Vec<u8>,
+    /// The contents of `extKeyUsage`.
+    usages: Vec<u8>,
+    /// The contents of the algorithm of the key.
+    algorithm: Vec<u8>,
     public: &'a [u8],
+}
+
+/// The certificate with this signed part.
+fn signed(body: Vec<u8>, of: &Subject<'_>, signature: &[u8]) -> Vec<u8> {
+    wrap(
+        SEQUENCE,
+        &[body, of.signature.clone(), bits(signature)].concat(),
+    )
 }
 
 /// The signed part (tbsCertificate).
@@ -99,17 +149,12 @@ fn body(serial: &[u8], of: &Subject<'_>) -> Vec<u8> {
         wrap(UTC_TIME, b"200101000000Z"),
         wrap(GENERALIZED_TIME, of.until.as_bytes()),
     ];
-    let algorithm = [wrap(OBJECT, oid::EC_PUBLIC_KEY), wrap(OBJECT, oid::P256)];
-    let public = [wrap(SEQUENCE, &algorithm.concat()), bits(of.public)];
+    let public = [wrap(SEQUENCE, &of.algorithm), bits(of.public)];
     let extensions = [
         extension(oid::BASIC_CONSTRAINTS, true, &wrap(SEQUENCE, &[])),
         // digitalSignature: the first of eight bits, seven of them unused.
         extension(oid::KEY_USAGE, true, &wrap(BIT_STRING, &[7, 0x80])),
-        extension(
-            oid::EXTENDED_KEY_USAGE,
-            false,
-            &wrap(SEQUENCE, &wrap(OBJECT, oid::SERVER_AUTH)),
-        ),
+        extension(oid::EXTENDED_KEY_USAGE, false, &wrap(SEQUENCE, &of.usages)),
         extension(
             oid::ALTERNATIVE_NAME,
             false,
@@ -120,7 +165,7 @@ fn body(serial: &[u8], of: &Subject<'_>) -> Vec<u8> {
         // Version 3.
         wrap(0xa0, &wrap(INTEGER, &[2])),
         wrap(INTEGER, serial),
-        signature_algorithm(),
+        of.signature.clone(),
         subject.clone(),
         wrap(SEQUENCE, &validity.concat()),
         subject,
@@ -167,17 +212,13 @@ fn extension(object: &[u8], critical: bool, value: &[u8]) -> Vec<u8> {
     wrap(SEQUENCE, &parts.concat())
 }
 
-fn signature_algorithm() -> Vec<u8> {
-    wrap(SEQUENCE, &wrap(OBJECT, oid::ECDSA_WITH_SHA256))
-}
-
 /// A bit string of whole bytes.
 fn bits(bytes: &[u8]) -> Vec<u8> {
     wrap(BIT_STRING, &[&[0], bytes].concat())
 }
 
 /// Tag, length, contents (X.690, 8.1).
-fn wrap(tag: u8, contents: &[u8]) -> Vec<u8> {
+pub(super) fn wrap(tag: u8, contents: &[u8]) -> Vec<u8> {
     let length = contents.len().to_be_bytes();
     let mut out = vec![tag];
     match contents.len() {
@@ -212,6 +253,19 @@ mod tests {
         assert_eq!(wrap(4, &[1; 127])[..2], [4, 127]);
         assert_eq!(wrap(4, &[1; 128])[..3], [4, 0x81, 128]);
         assert_eq!(wrap(4, &[1; 256])[..4], [4, 0x82, 1, 0]);
+    }
+
+    #[test]
+    fn a_key_has_one_certificate_for_each_endpoint_and_usage() {
+        let key = Key::from_seed([7; 32]);
+        let made = |uri, usages: &[&str]| {
+            let usages: Vec<Usage> = usages.iter().map(|it| it.parse().unwrap()).collect();
+            of_key(&key, "valve", uri, &usages)
+        };
+        let plain = made("urn:uuid:0a", &[]);
+        assert_eq!(plain, made("urn:uuid:0a", &[]));
+        assert_ne!(plain, made("urn:uuid:0b", &[]));
+        assert_ne!(plain, made("urn:uuid:0a", &["1.2.840.10004.20701.1.1"]));
     }
 
     #[test]

@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustls::CertificateError;
 use rustls::pki_types::ServerName;
+use rustls::{AlertDescription, CertificateError};
 
-use super::Fingerprint;
+use super::{Fingerprint, Usage};
 use crate::key_file;
 
 /// Why a certificate, a key or a file of authorities is refused.
@@ -44,8 +44,8 @@ impl FileError {
         match self {
             Self::Io { path, source } => match source.kind() {
                 io::ErrorKind::NotFound => Some(
-                    "name an existing file; or let the node make a certificate of its own: \
-                     http.tls.self_signed = true"
+                    "name an existing file; or let a certificate be made: for the HTTP of a node by \
+                     http.tls.self_signed = true, for devices by a key without a certificate"
                         .to_owned(),
                 ),
                 io::ErrorKind::PermissionDenied => {
@@ -81,6 +81,12 @@ pub enum Error {
         /// The peer.
         peer: SocketAddr,
     },
+    /// The peer closed the connection before it sent anything, as one that only asks whether somebody listens.
+    #[error("{peer} sent nothing")]
+    Unused {
+        /// The peer.
+        peer: SocketAddr,
+    },
     /// The peer uses plain HTTP, or another protocol.
     #[error("{peer} does not speak TLS")]
     NotTls {
@@ -94,6 +100,22 @@ pub enum Error {
         peer: SocketAddr,
         /// The reason.
         refused: Refused,
+    },
+    /// The certificate of a client is not trusted.
+    #[error("the certificate of {peer} is not accepted: {}", text(.error))]
+    ClientCertificate {
+        /// The client.
+        peer: SocketAddr,
+        /// The reason.
+        error: CertificateError,
+    },
+    /// The peer refuses the certificate that was shown to it, or demands one.
+    #[error("{peer} refuses the connection: {}", alert_text(*.alert))]
+    Alert {
+        /// The peer.
+        peer: SocketAddr,
+        /// What it says.
+        alert: AlertDescription,
     },
     /// The peer refuses the connection, or violates the protocol.
     #[error("TLS with {peer} failed: {source}")]
@@ -131,10 +153,29 @@ impl Error {
                     },
                 }
             }
+            rustls::Error::InvalidCertificate(error) => Self::ClientCertificate {
+                peer,
+                error: error.clone(),
+            },
+            rustls::Error::AlertReceived(alert) => Self::Alert {
+                peer,
+                alert: *alert,
+            },
             other => Self::Protocol {
                 peer,
                 source: other.clone(),
             },
+        }
+    }
+
+    /// The alert in an error of an open connection, if it is one.
+    pub(crate) fn after_handshake(peer: SocketAddr, error: &io::Error) -> Option<Self> {
+        match error.get_ref()?.downcast_ref()? {
+            rustls::Error::AlertReceived(alert) => Some(Self::Alert {
+                peer,
+                alert: *alert,
+            }),
+            _ => None,
         }
     }
 
@@ -144,8 +185,10 @@ impl Error {
         match self {
             Self::Io { .. } => "TLS handshake broken off",
             Self::Late { .. } => "TLS handshake too slow",
+            Self::Unused { .. } => "connection not used",
             Self::NotTls { .. } => "no TLS",
-            Self::Certificate { .. } => "certificate not accepted",
+            Self::Certificate { .. } | Self::ClientCertificate { .. } => "certificate not accepted",
+            Self::Alert { .. } => "refused by the peer",
             Self::Protocol { .. } => "TLS failed",
         }
     }
@@ -161,17 +204,39 @@ impl Error {
                     .to_owned(),
             ),
             Self::Late { peer } => Some(format!("check {peer} for a firewall or high load")),
-            Self::Protocol {
-                source: rustls::Error::AlertReceived(alert),
-                ..
-            } => Some(match alert {
-                rustls::AlertDescription::CertificateUnknown
-                | rustls::AlertDescription::UnknownCA
-                | rustls::AlertDescription::BadCertificate => {
-                    "the peer does not trust this certificate: pin its fingerprint there".to_owned()
+            Self::Alert { alert, .. } => Some(match alert {
+                AlertDescription::CertificateUnknown
+                | AlertDescription::UnknownCA
+                | AlertDescription::AccessDenied
+                | AlertDescription::BadCertificate => {
+                    "let the peer trust this certificate: its authority, or its fingerprint"
+                        .to_owned()
                 }
-                _ => "the peer refused the connection: check its log".to_owned(),
+                AlertDescription::CertificateRequired => {
+                    "give a certificate that the peer trusts, and its key".to_owned()
+                }
+                AlertDescription::CertificateExpired => {
+                    "renew the certificate, or compare the clocks of both machines".to_owned()
+                }
+                AlertDescription::UnsupportedCertificate => {
+                    "let the certificate be made for the usages that the peer demands".to_owned()
+                }
+                _ => "check the log of the peer".to_owned(),
             }),
+            Self::ClientCertificate { error, .. } => Some(
+                match error {
+                    CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                        "renew it at the peer, or set this machine's clock"
+                    }
+                    CertificateError::InvalidPurpose
+                    | CertificateError::InvalidPurposeContext { .. } => {
+                        "let it be made for TLS clients, and for the usages that are demanded here"
+                    }
+                    _ => "if the peer may connect, name its authority or pin its fingerprint here",
+                }
+                .to_owned(),
+            ),
+            Self::Unused { .. } => None,
             Self::Io { .. } | Self::Protocol { .. } => None,
         }
     }
@@ -191,10 +256,26 @@ pub struct Refused {
 /// The problem of a certificate.
 #[derive(Debug, Clone)]
 pub(super) enum Why {
-    /// It is not the pinned one.
-    NotPinned(Fingerprint),
+    /// It is none of the pinned ones.
+    NotPinned(Vec<Fingerprint>),
+    /// Nothing is trusted.
+    NoTrust,
+    /// It lacks a usage.
+    Usage(Usage),
+    /// It names the endpoint of another device, this one.
+    OtherDevice(String),
     /// Its issuer, dates or names are invalid.
     Invalid(CertificateError),
+}
+
+impl Why {
+    /// The problem that rustls found.
+    pub(super) fn of(error: rustls::Error) -> Self {
+        Self::Invalid(match error {
+            rustls::Error::InvalidCertificate(error) => error,
+            _ => CertificateError::BadEncoding,
+        })
+    }
 }
 
 impl Refused {
@@ -226,6 +307,20 @@ impl Refused {
                 "if the peer has a new certificate (compare with `chappe key show` there), pin \
                  {presented}; if not, the connection is intercepted"
             ),
+            Why::NoTrust => format!(
+                "say whom to trust: an authority, or, if the device itself says the same, the \
+                 fingerprint {presented}"
+            ),
+            Why::Usage(_) => {
+                format!("let {presented} be made for it, or leave it out of the demanded usages")
+            }
+            Why::OtherDevice(_) => {
+                "give each device a certificate of its own; if it has one, it is impersonated"
+                    .to_owned()
+            }
+            Why::Invalid(C::InvalidPurpose | C::InvalidPurposeContext { .. }) => {
+                format!("let {presented} be made for TLS servers and clients, too")
+            }
             Why::Invalid(C::Expired | C::ExpiredContext { .. }) => {
                 "renew the certificate at the peer, or set this machine's clock".to_owned()
             }
@@ -251,20 +346,52 @@ impl fmt::Display for Refused {
         use CertificateError as C;
         match &self.why {
             Why::NotPinned(pinned) => {
-                write!(f, "its fingerprint is {}, not {pinned}", self.presented)
+                write!(f, "its fingerprint is {}", self.presented)?;
+                match pinned.as_slice() {
+                    [one] => write!(f, ", not {one}"),
+                    many => write!(f, ", none of the {} that are trusted", many.len()),
+                }
             }
-            Why::Invalid(C::Expired | C::ExpiredContext { .. }) => f.write_str("it has expired"),
-            Why::Invalid(C::NotValidYet | C::NotValidYetContext { .. }) => {
-                f.write_str("it is not valid yet")
-            }
+            Why::NoTrust => f.write_str("no certificate is trusted here"),
+            Why::Usage(usage) => write!(f, "it is not made for the usage {usage}"),
+            Why::OtherDevice(named) => write!(f, "it is that of another device, {named:?}"),
             Why::Invalid(C::NotValidForName | C::NotValidForNameContext { .. }) => {
                 write!(f, "it is not for {:?}", self.name)
             }
-            Why::Invalid(C::UnknownIssuer | C::BadSignature) => {
-                f.write_str("it is not signed by a trusted authority")
-            }
-            Why::Invalid(other) => write!(f, "{other:?}"),
+            Why::Invalid(other) => f.write_str(&text(other)),
         }
+    }
+}
+
+/// The problem of a certificate in words.
+fn text(error: &CertificateError) -> String {
+    use CertificateError as C;
+    let text = match error {
+        C::Expired | C::ExpiredContext { .. } => "it has expired",
+        C::NotValidYet | C::NotValidYetContext { .. } => "it is not valid yet",
+        C::UnknownIssuer | C::BadSignature => "it is not signed by a trusted authority",
+        C::InvalidPurpose | C::InvalidPurposeContext { .. } => "it is not made for this usage",
+        C::ApplicationVerificationFailure => "it is none of those that are trusted",
+        other => return format!("{other:?}"),
+    };
+    text.to_owned()
+}
+
+/// What a peer says of the certificate that was shown to it.
+fn alert_text(alert: AlertDescription) -> &'static str {
+    use AlertDescription as A;
+    match alert {
+        A::CertificateRequired => "it demands a certificate",
+        A::CertificateExpired => "the certificate shown to it has expired",
+        A::UnknownCA => "it does not trust the authority of the certificate shown to it",
+        A::UnsupportedCertificate => "the certificate shown to it is not made for this usage",
+        A::AccessDenied | A::CertificateUnknown | A::BadCertificate | A::DecryptError => {
+            "it does not trust the certificate shown to it"
+        }
+        A::CertificateRevoked => "the certificate shown to it is revoked",
+        A::HandshakeFailure => "it finds no common parameters, or demands a certificate",
+        A::ProtocolVersion => "it speaks neither TLS 1.2 nor TLS 1.3",
+        _ => "it sends an alert of TLS",
     }
 }
 

@@ -4,21 +4,27 @@
 //! file, or one certificate by its [`Fingerprint`] ([`Client`]). Handshake errors contain a hint, since most of them
 //! need a fix at the other end, or a comparison of fingerprints.
 //!
-//! A server may accept certificates of clients; the caller decides what their subjects may do.
+//! A server may accept certificates of clients; the caller decides what their subjects may do. [`Mutual`] is one
+//! certificate and one trust for both ends, as devices and their clients need them.
 //!
 //! Out of scope: the system's authorities (a node knows its peers), revocation of servers' certificates, HTTP/2.
 
 mod certificate;
 mod client;
 mod error;
+mod extension;
 mod fingerprint;
+mod mutual;
 mod server;
 mod stream;
+mod trust;
 mod validity;
 
 pub use client::Client;
 pub use error::{Error, FileError};
+pub use extension::{Usage, UsageError};
 pub use fingerprint::{Fingerprint, FingerprintError};
+pub use mutual::{Files, Mutual};
 pub use server::Server;
 pub use stream::Stream;
 

@@ -12,15 +12,17 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
+use super::trust::{ClientVerifier, Trust};
 use super::{Error, FileError, Fingerprint, PROTOCOL, Stream, certificate, provider, validity};
 use crate::key_file;
 
 /// The largest certificate file; reason: a chain has less than 20 kB.
-const CHAIN_BYTES_MAX: u64 = 256 << 10;
+pub(super) const CHAIN_BYTES_MAX: u64 = 256 << 10;
 /// The largest file of revocation lists; reason: lists grow with time.
 const REVOCATION_BYTES_MAX: u64 = 16 << 20;
 /// The first byte of a TLS handshake (RFC 8446, 5.1).
@@ -123,6 +125,31 @@ impl Server {
         })
     }
 
+    /// Shows this certificate, and serves the clients that `trust` allows, if it is given.
+    pub(super) fn mutual(own: CertifiedKey, trust: Option<Trust>, requires_clients: bool) -> Self {
+        let fingerprint = Fingerprint::of(&own.cert[0]);
+        let ends = own.cert.iter().filter_map(|it| validity::end_of(it)).min();
+        let builder = ServerConfig::builder_with_provider(provider());
+        let builder = match builder.with_safe_default_protocol_versions() {
+            Ok(builder) => builder,
+            Err(_) => unreachable!("ring has suites for TLS 1.2 and 1.3"),
+        };
+        let builder = match trust {
+            Some(trust) => {
+                let verifier = ClientVerifier::new(trust, requires_clients, provider());
+                builder.with_client_cert_verifier(Arc::new(verifier))
+            }
+            None => builder.with_no_client_auth(),
+        };
+        let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(own)));
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        Self {
+            acceptor: Arc::new(config).into(),
+            fingerprint,
+            ends,
+        }
+    }
+
     fn from_pem(
         chain: &[u8],
         secret: &[u8],
@@ -197,7 +224,11 @@ impl Server {
     async fn handshake(&self, mut stream: TcpStream, peer: SocketAddr) -> Result<Stream, Error> {
         let failed = |source| Error::Io { peer, source };
         let mut first = [0];
-        if stream.peek(&mut first).await.map_err(failed)? == 1 && first[0] != HANDSHAKE {
+        let peeked = stream.peek(&mut first).await.map_err(failed)?;
+        if peeked == 0 {
+            return Err(Error::Unused { peer });
+        }
+        if first[0] != HANDSHAKE {
             // Delivery is not guaranteed.
             let _ = stream.write_all(PLAIN).await;
             let _ = stream.shutdown().await;

@@ -2,6 +2,7 @@
 
 mod common;
 mod http_exchange;
+mod http_exi;
 mod http_limits;
 mod kad;
 mod kad_node;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use chappe_identity::{Contact, Scheme};
+use chappe_identity::{Contact, Proof, Scheme};
 use chappe_transport::http::{Client, ClientLimits, Error};
 use chappe_transport::tls;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -45,6 +45,7 @@ async fn get(address: SocketAddr, client: tls::Client) -> Result<String, Error> 
         scheme: Scheme::Https,
         address,
         path: "/".to_owned(),
+        proof: Proof::default(),
     };
     let client = Client::with_tls(ClientLimits::default(), client);
     let answer = client.get(&contact).await?;

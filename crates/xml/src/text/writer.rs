@@ -120,6 +120,12 @@ impl Writer {
         Ok(self.out)
     }
 
+    /// The bytes written so far, without those of the last start tag while it may still get attributes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.out.len()
+    }
+
     /// The depth of the element of the open start tag.
     fn depth(&self) -> usize {
         self.open.len() + 1

@@ -2,6 +2,7 @@
 
 mod answer;
 mod beacon;
+mod device;
 mod host;
 mod overlay;
 
@@ -73,6 +74,9 @@ pub(crate) fn run(flags: Doctor, json: bool) -> Outcome {
     super::network::block_on(async {
         for check in beacon::multicast(&interfaces, flags.with).await? {
             add(check);
+        }
+        for url in &flags.devices {
+            add(device::device(url, &flags.tls).await?);
         }
         let entrances = super::overlay::entrances(&flags.entrances, flags.config.as_deref())?;
         for entrance in entrances {

@@ -9,26 +9,6 @@ use chappe_xml::{Name, Str};
 use super::super::{DropReason, Interface, MatchRule, Retransmission, Target};
 use crate::Dialect;
 
-/// Decides which transport addresses given by an unauthenticated sender may be contacted.
-///
-/// Implemented by every `Fn(&str, SocketAddr) -> Result<(), String>`.
-pub trait XaddrPolicy: Send + Sync {
-    /// Checks the transport address `xaddr` given in a message from `source`.
-    ///
-    /// # Errors
-    /// The reason why the address must not be contacted.
-    fn check(&self, xaddr: &str, source: SocketAddr) -> Result<(), String>;
-}
-
-impl<F> XaddrPolicy for F
-where
-    F: Fn(&str, SocketAddr) -> Result<(), String> + Send + Sync,
-{
-    fn check(&self, xaddr: &str, source: SocketAddr) -> Result<(), String> {
-        self(xaddr, source)
-    }
-}
-
 /// Configuration and limits of a client.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -172,6 +152,9 @@ pub enum Command {
     },
     /// Replace the interfaces.
     SetInterfaces(Vec<Interface>),
+    /// Whether discovery proxies are asked instead of the multicast groups (WS-Discovery 1.1, section
+    /// 2.2.2): if so, Probe and Resolve are not sent to the groups. Announcements are still heard.
+    SetManaged(bool),
 }
 
 /// The kind of message that brought a description.
@@ -237,6 +220,16 @@ pub enum Event {
     MoveHint {
         /// The description in the message.
         target: Target,
+        /// The sender.
+        from: SocketAddr,
+    },
+    /// A discovery proxy announced itself, or answered; not authenticated. Emitted once for each list of its
+    /// addresses.
+    Proxy {
+        /// Its description, with permitted transport addresses only.
+        target: Target,
+        /// The dialect of the message.
+        dialect: Dialect,
         /// The sender.
         from: SocketAddr,
     },

@@ -1,7 +1,8 @@
 //! The client of discovery: searches for target services.
 //!
-//! Source: WS-Discovery 1.1, sections 4 to 6, and its version of April 2005. Deliberately absent:
-//! Not implemented: managed mode. Received descriptions are not trusted.
+//! Source: WS-Discovery 1.1, sections 4 to 6, and its version of April 2005. Received descriptions are not
+//! trusted. Of managed mode the machine has the part that concerns datagrams: it reports discovery proxies,
+//! and stops its multicasts while the application asks one ([`Command::SetManaged`]).
 
 mod api;
 mod receive;
@@ -24,8 +25,12 @@ use super::table::Table;
 use super::{DropCounts, Inbound, Interface, MatchRule, Outbound, Target};
 use crate::Dialect;
 
+pub use super::policy::XaddrPolicy;
 pub use super::table::Known;
-pub use api::{Command, Config, Event, Via, XaddrPolicy};
+pub use api::{Command, Config, Event, Via};
+
+/// Discovery proxies that are reported. Reason: a network has one or two; the rest is a flood.
+pub(super) const PROXIES_MAX: usize = 8;
 
 /// The machine that searches for target services, in both dialects.
 ///
@@ -57,6 +62,9 @@ pub struct Client {
     message_rate: Buckets,
     resolve_rate: Buckets,
     table: Table,
+    /// The transport addresses of reported discovery proxies, by endpoint.
+    proxies: BTreeMap<Str, Vec<Str>>,
+    is_managed: bool,
     requests: BTreeMap<u64, Request>,
     by_message: HashMap<Str, u64>,
     timers: Timers<u64>,
@@ -106,6 +114,8 @@ impl Client {
             message_rate: Buckets::per_subnet(config.messages_burst, config.messages_per_s),
             resolve_rate: Buckets::shared_by_all(config.resolves_burst, config.resolves_per_s),
             table: Table::new(config.quota()),
+            proxies: BTreeMap::new(),
+            is_managed: false,
             requests: BTreeMap::new(),
             by_message: HashMap::new(),
             timers: Timers::default(),
@@ -213,6 +223,7 @@ impl Client {
                 self.table.remove(&endpoint);
             }
             Command::SetInterfaces(interfaces) => self.config.interfaces = interfaces,
+            Command::SetManaged(is_managed) => self.is_managed = is_managed,
         }
     }
 
@@ -229,8 +240,11 @@ impl Client {
         }
     }
 
-    /// The multicast groups of one interface, or of all.
+    /// The multicast groups of one interface, or of all; none while discovery proxies are asked instead.
     fn groups(&self, only: Option<u32>) -> Vec<(u32, SocketAddr)> {
+        if self.is_managed {
+            return Vec::new();
+        }
         let is_selected =
             |interface: &&Interface| only.is_none_or(|index| interface.index == index);
         let interfaces = self.config.interfaces.iter().filter(is_selected);
@@ -487,6 +501,9 @@ impl Invariant for Client {
         }
         if self.outbox.len() > self.outbox.capacity() {
             return Err(format!("{} messages queued", self.outbox.len()));
+        }
+        if self.proxies.len() > PROXIES_MAX {
+            return Err(format!("{} discovery proxies", self.proxies.len()));
         }
         Ok(())
     }

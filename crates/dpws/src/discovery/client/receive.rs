@@ -1,17 +1,17 @@
 //! Handles arriving messages.
 
-use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use chappe_machine::Instant;
 use chappe_soap::udp::DISCOVERY_PORT;
-use chappe_xml::{Name, Str};
+use chappe_xml::Str;
 
 use super::super::intake::{self, Dropped};
 use super::super::message::{AppSequence, Content, Message};
-use super::super::table::{Full, approximate_size};
+use super::super::policy;
+use super::super::table::{Full, differs, fill_absent_fields};
 use super::super::{DropReason, Inbound, Target};
-use super::{Client, Event, Known, Subject, Via};
+use super::{Client, Event, Known, PROXIES_MAX, Subject, Via};
 use crate::Dialect;
 
 /// The source of a message, and its kind.
@@ -89,7 +89,9 @@ impl Client {
     }
 
     fn on_hello(&mut self, origin: Origin<'_>, target: &Target) -> Result<(), Dropped> {
-        refuse_proxy(origin.dialect, target)?;
+        if is_proxy(origin.dialect, target) {
+            return self.on_proxy(origin, target);
+        }
         self.check_sequence(origin, target)?;
         if self.table.get(&target.endpoint.address).is_none() {
             return self.on_new_target(origin, target.clone());
@@ -111,6 +113,9 @@ impl Client {
     }
 
     fn on_bye(&mut self, origin: Origin<'_>, target: &Target) -> Result<(), Dropped> {
+        if self.on_bye_of_proxy(target) {
+            return Ok(());
+        }
         self.check_sequence(origin, target)?;
         let endpoint = target.endpoint.address.clone();
         let Some(known) = self.table.get(&endpoint) else {
@@ -209,7 +214,9 @@ impl Client {
         request: u64,
         target: &Target,
     ) -> Result<(), Dropped> {
-        refuse_proxy(origin.dialect, target)?;
+        if is_proxy(origin.dialect, target) {
+            return self.on_proxy(origin, target);
+        }
         let endpoint = &target.endpoint.address;
         let sequence_check = self.check_sequence(origin, target);
         // An older message still matches this Probe, but does not update the table.
@@ -370,113 +377,55 @@ impl Client {
         Ok(true)
     }
 
-    /// Checks the description's size and removes refused transport addresses. Addresses on the
-    /// sender's own host come first.
-    fn permit_xaddrs(&mut self, origin: Origin<'_>, mut target: Target) -> Result<Target, Dropped> {
-        let (bytes, most) = (approximate_size(&target), self.config.description_bytes);
-        if bytes > most {
-            let detail = format!("description has {bytes} bytes (limit {most})");
-            return Err(Dropped::new(DropReason::TooLarge, detail));
-        }
-        let xaddrs = std::mem::take(&mut target.xaddrs);
-        let mut refused = None;
-        for xaddr in xaddrs {
-            match self.check_xaddr(&xaddr, origin.from) {
-                Ok(()) => target.xaddrs.push(xaddr),
-                Err(reason) => refused = refused.or(Some((xaddr, reason))),
-            }
-        }
-        let host = authority_start(origin.from.ip());
-        target.xaddrs.sort_by_key(|xaddr| !is_on_host(xaddr, &host));
-        let Some((xaddr, reason)) = refused else {
-            return Ok(target);
+    /// Checks the description's size and removes refused transport addresses.
+    fn permit_xaddrs(&mut self, origin: Origin<'_>, target: Target) -> Result<Target, Dropped> {
+        let most = self.config.description_bytes;
+        let permitted = policy::permit(&*self.policy, most, target, origin.from)?;
+        let Some((xaddr, reason)) = permitted.refused else {
+            return Ok(permitted.target);
         };
-        if target.xaddrs.is_empty() {
-            let detail = format!("{xaddr:.256}: {reason}");
-            return Err(Dropped::new(DropReason::AddressRefused, detail));
-        }
         let reported = self
             .refusal_reports
             .pass(origin.now, DropReason::AddressRefused);
         if reported.is_some() {
-            let endpoint = target.endpoint.address.clone();
+            let endpoint = permitted.target.endpoint.address.clone();
             self.event(Event::AddressRefused {
                 endpoint,
                 xaddr,
                 reason,
             });
         }
-        Ok(target)
+        Ok(permitted.target)
     }
 
-    fn check_xaddr(&self, xaddr: &str, from: SocketAddr) -> Result<(), String> {
-        let scheme = xaddr.split(':').next().unwrap_or_default();
-        let scheme_is = |known: &&str| scheme.eq_ignore_ascii_case(known);
-        match ["http", "https", "udp"]
-            .iter()
-            .find(|known| scheme_is(known))
-        {
-            // Target services other than devices may use UDP; the policy checks the host alike.
-            Some(&"udp") => self.policy.check(&format!("http{}", &xaddr[3..]), from),
-            Some(_) => self.policy.check(xaddr, from),
-            None => Err("scheme is not http, https or udp".to_owned()),
+    /// Reports a discovery proxy, once. It is no device, and nothing is believed of it: the application
+    /// decides whether to ask it.
+    fn on_proxy(&mut self, origin: Origin<'_>, target: &Target) -> Result<(), Dropped> {
+        let target = self.permit_xaddrs(origin, target.clone())?;
+        let endpoint = &target.endpoint.address;
+        if self.proxies.get(endpoint) == Some(&target.xaddrs) {
+            return Ok(());
         }
+        if self.proxies.len() >= PROXIES_MAX && !self.proxies.contains_key(endpoint) {
+            let detail = format!("{PROXIES_MAX} discovery proxies are known");
+            return Err(Dropped::new(DropReason::DiscoveryProxy, detail));
+        }
+        self.proxies.insert(endpoint.clone(), target.xaddrs.clone());
+        self.event(Event::Proxy {
+            target,
+            dialect: origin.dialect,
+            from: origin.from,
+        });
+        Ok(())
+    }
+
+    /// Forgets a discovery proxy that left, so that it is reported when it is back. A forged Bye costs
+    /// one more event, at most as many as the rate of messages allows.
+    fn on_bye_of_proxy(&mut self, target: &Target) -> bool {
+        self.proxies.remove(&target.endpoint.address).is_some()
     }
 }
 
-/// The start of a URI's authority for an IP address.
-fn authority_start(ip: IpAddr) -> String {
-    match ip.to_canonical() {
-        IpAddr::V4(v4) => format!("://{v4}"),
-        IpAddr::V6(v6) => format!("://[{v6}"),
-    }
-}
-
-/// Whether a transport address is on this host.
-fn is_on_host(xaddr: &str, host: &str) -> bool {
-    xaddr
-        .split_once(host)
-        .is_some_and(|(_, rest)| rest.is_empty() || rest.starts_with([':', '/', ']', '%']))
-}
-
-/// Whether `received` contradicts `known`. Absent fields contradict nothing, and neither do names of the
-/// profile in the other dialect.
-fn differs(known: &Target, received: &Target) -> bool {
-    let uris = |known: &[Str], received: &[Str]| {
-        let sorted = |list: &[Str]| list.iter().cloned().collect::<BTreeSet<_>>();
-        !received.is_empty() && sorted(known) != sorted(received)
-    };
-    let types = |list: &[Name]| {
-        let translated = list.iter().map(|name| Dialect::V2009.translate(name));
-        translated.collect::<BTreeSet<_>>()
-    };
-    (received.metadata_version != 0 && known.metadata_version != received.metadata_version)
-        || (!received.types.is_empty() && types(&known.types) != types(&received.types))
-        || uris(&known.scopes, &received.scopes)
-        || uris(&known.xaddrs, &received.xaddrs)
-}
-
-/// Fills the absent fields of `target` from `known`.
-fn fill_absent_fields(target: &mut Target, known: &Target) {
-    if target.types.is_empty() {
-        target.types.clone_from(&known.types);
-    }
-    if target.scopes.is_empty() {
-        target.scopes.clone_from(&known.scopes);
-    }
-    if target.xaddrs.is_empty() {
-        target.xaddrs.clone_from(&known.xaddrs);
-    }
-    if target.metadata_version == 0 {
-        target.metadata_version = known.metadata_version;
-    }
-}
-
-/// Rejects discovery proxies: managed mode is not supported.
-fn refuse_proxy(dialect: Dialect, target: &Target) -> Result<(), Dropped> {
-    if target.types.contains(&dialect.proxy_type()) {
-        let detail = "sender is a discovery proxy; managed mode is not supported";
-        return Err(Dropped::new(DropReason::DiscoveryProxy, detail));
-    }
-    Ok(())
+fn is_proxy(dialect: Dialect, target: &Target) -> bool {
+    target.types.contains(&dialect.proxy_type())
 }

@@ -32,8 +32,16 @@ pub struct Config {
     pub app_max_delay: Duration,
     /// Retransmission of multicast messages.
     pub multicast: Retransmission,
-    /// Retransmission of answers.
+    /// Retransmission of answers, and of announcements to discovery proxies.
     pub unicast: Retransmission,
+    /// Discovery proxies to which it says Hello and Bye by UDP, in addition to the groups.
+    pub proxies: Vec<SocketAddr>,
+    /// Whether the application sends announcements to discovery proxies by HTTP, and so gets them as
+    /// [`Event::Announcement`].
+    pub announces_by_http: bool,
+    /// Interval at which the Hello to discovery proxies is repeated, so that they keep its entry, and have it
+    /// again after a restart of theirs. Default 60 s: a tenth of the time for which Chappe's proxy keeps it.
+    pub renewal: Duration,
     /// Burst of answers to one address; four times as many to its subnet (/24 or /64). Default 200:
     /// as many clients of one host may start together.
     pub answers_burst: u32,
@@ -63,6 +71,9 @@ impl Config {
             app_max_delay: Duration::from_millis(2_500),
             multicast: Retransmission::default(),
             unicast: Retransmission::default(),
+            proxies: Vec::new(),
+            announces_by_http: false,
+            renewal: Duration::from_secs(60),
             answers_burst: 200,
             answers_per_s: 20,
             seen_capacity: 1_024,
@@ -90,6 +101,8 @@ pub enum Command {
     },
     /// Replace the interfaces; sends Hello on each new or changed one.
     SetInterfaces(Vec<(Interface, Vec<Str>)>),
+    /// Say Hello to the discovery proxies now: one that was away is back.
+    Renew,
 }
 
 /// An event for the application.
@@ -113,6 +126,13 @@ pub enum Event {
         detail: String,
         /// Messages dropped for this reason since the last event.
         suppressed: u64,
+    },
+    /// An announcement for the discovery proxies that the application reaches by HTTP.
+    Announcement {
+        /// Its action URI.
+        action: String,
+        /// The message.
+        text: String,
     },
     /// A message was not sent: it exceeds a datagram or the queue is full.
     NotSent {

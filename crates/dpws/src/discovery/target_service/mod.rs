@@ -1,6 +1,7 @@
 //! The device's side of discovery.
 
 mod api;
+mod managed;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -50,6 +51,8 @@ pub struct TargetService {
     /// Messages encoded when they are due, so that their numbers increase in the order of sending.
     pending: BTreeMap<(Instant, u64), PendingMessage>,
     last_pending: u64,
+    /// When the Hello to discovery proxies is repeated.
+    renewal: Option<Instant>,
     outbox: Outbox,
     outputs: VecDeque<Output<Outbound, Event>>,
 }
@@ -94,6 +97,7 @@ impl TargetService {
             message_number: 0,
             pending: BTreeMap::new(),
             last_pending: 0,
+            renewal: None,
             outbox: Outbox::new(config.queue_capacity),
             outputs: VecDeque::new(),
             random,
@@ -127,8 +131,10 @@ impl TargetService {
                     self.outbox.clear();
                     self.pending.clear();
                     self.announce_presence(now, |_| true);
+                    self.announce_to_proxies(now, &Kind::Hello);
                 }
             }
+            Command::Renew => self.announce_to_proxies(now, &Kind::Hello),
             Command::Stop => self.stop(now),
             Command::Update {
                 types,
@@ -139,6 +145,7 @@ impl TargetService {
                 self.config.scopes = scopes;
                 self.config.metadata_version = metadata_version;
                 self.announce_presence(now, |_| true);
+                self.announce_to_proxies(now, &Kind::Hello);
             }
             Command::SetInterfaces(interfaces) => {
                 let previous = std::mem::replace(&mut self.config.interfaces, interfaces);
@@ -152,6 +159,7 @@ impl TargetService {
                 self.pending
                     .retain(|_, pending| !is_removed(&pending.interface));
                 self.announce_presence(now, |interface| !previous.contains(interface));
+                self.announce_to_proxies(now, &Kind::Hello);
             }
         }
     }
@@ -184,9 +192,10 @@ impl TargetService {
         if self.state != State::Started {
             return;
         }
-        self.state = State::Stopping;
         self.pending.clear();
         self.outbox.clear();
+        self.announce_to_proxies(now, &Kind::Bye);
+        self.state = State::Stopping;
         for (dialect, index, group) in self.groups(|_| true) {
             self.announce_on(now, dialect, (index, group), Kind::Bye);
         }
@@ -220,12 +229,16 @@ impl TargetService {
         (interface, to): (u32, SocketAddr),
         kind: Kind,
     ) {
+        let retransmission = match to.ip().is_multicast() {
+            true => self.config.multicast,
+            false => self.config.unicast,
+        };
         let mut pending = PendingMessage {
             to,
             interface,
             dialect,
             kind,
-            retransmission: self.config.multicast,
+            retransmission,
             without_scopes: false,
         };
         for without_scopes in [false, true] {
@@ -445,12 +458,11 @@ impl TargetService {
     /// The description with the transport addresses for the destination.
     fn target(&self, pending: &PendingMessage) -> Target {
         let interfaces = &self.config.interfaces;
-        let found = interfaces
-            .iter()
-            .find(|(interface, _)| interface.index == pending.interface);
-        let xaddrs = found
-            .map(|(_, xaddrs)| xaddrs.as_slice())
-            .unwrap_or_default();
+        let is_selected = |(interface, _): &&(Interface, Vec<Str>)| {
+            pending.interface == managed::ANY_INTERFACE || interface.index == pending.interface
+        };
+        let selected = interfaces.iter().filter(is_selected);
+        let xaddrs: Vec<Str> = selected.flat_map(|(_, xaddrs)| xaddrs).cloned().collect();
         let scopes = match pending.without_scopes {
             true => Vec::new(),
             false => self.config.scopes.clone(),
@@ -460,7 +472,10 @@ impl TargetService {
             endpoint: EndpointReference::new(self.config.endpoint.clone()),
             types: types.map(|name| pending.dialect.translate(name)).collect(),
             scopes,
-            xaddrs: same_family(xaddrs, pending.to.ip()),
+            xaddrs: match pending.to.ip().is_unspecified() {
+                true => xaddrs,
+                false => same_family(&xaddrs, pending.to.ip()),
+            },
             metadata_version: self.config.metadata_version,
         }
     }
@@ -501,7 +516,7 @@ impl TargetService {
 }
 
 /// The transport addresses of the client's family, or all if there are none.
-fn same_family(xaddrs: &[Str], client: IpAddr) -> Vec<Str> {
+pub(super) fn same_family(xaddrs: &[Str], client: IpAddr) -> Vec<Str> {
     let is_v6 = |uri: &str| {
         uri.split_once("://")
             .is_some_and(|(_, rest)| rest.starts_with('['))
@@ -545,6 +560,9 @@ impl Machine for TargetService {
             Input::Command(command) => self.command(now, command),
             Input::Timeout => {}
         }
+        if self.renewal.is_some_and(|at| at <= now) {
+            self.announce_to_proxies(now, &Kind::Hello);
+        }
         while let Some(report) = self.intake.due_report(now) {
             self.report(Some(report));
         }
@@ -560,6 +578,7 @@ impl Machine for TargetService {
         pending
             .into_iter()
             .chain(self.outbox.next())
+            .chain(self.renewal)
             .chain(self.intake.next_report())
             .min()
     }

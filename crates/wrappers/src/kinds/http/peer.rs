@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use chappe_identity::{Contact, Scheme};
+use chappe_identity::{Contact, Proof, Scheme};
 use chappe_stream::DescriptorError;
 use chappe_transport::http::{Answer, Client, ClientLimits, Error};
 use chappe_transport::tls;
@@ -239,6 +239,7 @@ impl HttpPeer {
             scheme: *scheme,
             address,
             path,
+            proof: Proof::default(),
         };
         let answer = self.client.request(&contact, method, headers, body).await;
         answer.map_err(|error| {

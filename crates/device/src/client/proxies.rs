@@ -1,0 +1,398 @@
+//! Discovery proxies as a client uses them (WS-Discovery 1.1, section 2.2.2).
+//!
+//! Proxies of the options are trusted: [`chappe_dpws::discovery::Managed`] checks them, and while one answers, the
+//! client asks it instead of the multicast groups. A proxy that only announced itself is asked as well, and nothing
+//! else: it silences no multicast, names no addresses beyond the policy, and changes nothing about a known device. One
+//! whose certificate proves it (https) counts like a configured one once it has answered.
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use chappe_dpws::discovery::managed::{
+    Check, Checked, Command as Add, Event, Managed, PROXIES_MAX, TIME_LIMIT,
+};
+use chappe_dpws::discovery::{Content, Target};
+use chappe_identity::{Contact, Scheme};
+use chappe_machine::{Input, Output};
+use chappe_soap::EndpointReference;
+use chappe_transport::Hop;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use chappe_dpws::Dialect;
+use chappe_dpws::discovery::client::Command;
+
+use super::{Found, Search, Seen, Shared, Way, directed, learning};
+use crate::Error;
+use crate::driver::{InputOf, OutputHandler, drive};
+
+/// Inputs that wait for the machine: a result of each proxy.
+const INPUTS_MAX: usize = 2 * PROXIES_MAX;
+/// Proxies that only announced themselves. Reason: a network has one or two; each costs requests.
+const HEARD_MAX: usize = 4;
+
+/// A discovery proxy that a client uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProxyUse {
+    /// Its address.
+    pub contact: Contact,
+    /// Whether it is configured, or proven by its certificate.
+    pub is_trusted: bool,
+    /// Whether it answers. While a trusted one does, multicast is silent.
+    pub answers: bool,
+}
+
+/// The proxies of a client.
+pub(super) struct Proxies {
+    known: Mutex<Vec<ProxyUse>>,
+    inputs: mpsc::Sender<Option<InputOf<Managed>>>,
+    /// Whether multicast is silent; `None` until every configured proxy was checked.
+    is_managed: watch::Sender<Option<bool>>,
+    /// The devices that each proxy named in its last complete answer.
+    named: Mutex<HashMap<SocketAddr, HashSet<String>>>,
+}
+
+/// The inputs of the machine that [`run`] drives.
+pub(super) type Inputs = mpsc::Receiver<Option<InputOf<Managed>>>;
+
+impl Proxies {
+    pub(super) fn new(configured: &[Contact]) -> (Self, Inputs) {
+        let (inputs, receive_inputs) = mpsc::channel(INPUTS_MAX);
+        let configured = configured.iter().take(PROXIES_MAX);
+        let known: Vec<ProxyUse> = configured
+            .map(|contact| ProxyUse {
+                contact: contact.clone(),
+                is_trusted: true,
+                answers: false,
+            })
+            .collect();
+        let is_managed = watch::Sender::new(known.is_empty().then_some(false));
+        let proxies = Self {
+            known: Mutex::new(known),
+            inputs,
+            is_managed,
+            named: Mutex::default(),
+        };
+        (proxies, receive_inputs)
+    }
+
+    pub(super) fn all(&self) -> Vec<ProxyUse> {
+        self.known().clone()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Vec<ProxyUse>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A trusted proxy by its number in the machine, which counts trusted ones alone.
+    fn trusted(&self, number: usize) -> Option<ProxyUse> {
+        let known = self.known();
+        known
+            .iter()
+            .filter(|one| one.is_trusted)
+            .nth(number)
+            .cloned()
+    }
+
+    fn update(&self, contact: &Contact, change: impl FnOnce(&mut ProxyUse)) {
+        let mut known = self.known();
+        if let Some(one) = known.iter_mut().find(|one| one.contact == *contact) {
+            change(one);
+        }
+    }
+
+    /// Trusts a proxy that was heard. It becomes the last one, as in the machine. Returns whether there is room.
+    fn trust(&self, contact: &Contact) -> bool {
+        let mut known = self.known();
+        let trusted = known.iter().filter(|one| one.is_trusted).count();
+        let position = known.iter().position(|one| one.contact == *contact);
+        let Some(position) = position.filter(|_| trusted < PROXIES_MAX) else {
+            return false;
+        };
+        let mut one = known.remove(position);
+        one.is_trusted = true;
+        known.push(one);
+        true
+    }
+
+    /// Waits until it is known whether the groups are to be asked.
+    pub(super) async fn settled(&self) {
+        let mut is_managed = self.is_managed.subscribe();
+        let settled = is_managed.wait_for(Option::is_some);
+        let _ = timeout(TIME_LIMIT, settled).await;
+    }
+
+    /// Adds a proxy that announced itself. Returns whether it is new.
+    fn hear(&self, contact: &Contact) -> bool {
+        let mut known = self.known();
+        let heard = known.iter().filter(|one| !one.is_trusted).count();
+        let is_new = known.iter().all(|one| one.contact != *contact) && heard < HEARD_MAX;
+        if is_new {
+            known.push(ProxyUse {
+                contact: contact.clone(),
+                is_trusted: false,
+                answers: false,
+            });
+        }
+        is_new
+    }
+}
+
+/// Checks the trusted proxies until the client ends.
+pub(super) async fn run(shared: Arc<Shared>, inputs: Inputs) {
+    let configured = shared.proxies.all().len();
+    for _ in 0..configured {
+        // The queue has room for them.
+        let _ = shared
+            .proxies
+            .inputs
+            .try_send(Some(Input::Command(Add::Add)));
+    }
+    let mut outputs = Outputs {
+        shared,
+        tasks: JoinSet::new(),
+    };
+    drive(Managed::default(), inputs, &mut outputs).await;
+}
+
+struct Outputs {
+    shared: Arc<Shared>,
+    tasks: JoinSet<()>,
+}
+
+impl OutputHandler<Managed> for Outputs {
+    fn handle(&mut self, output: Output<Check, Event>) {
+        while self.tasks.try_join_next().is_some() {}
+        let shared = Arc::clone(&self.shared);
+        match output {
+            Output::Transmit(Check { proxy }) => {
+                self.tasks.spawn(async move { check(&shared, proxy).await });
+            }
+            Output::Event(Event::Up { proxy }) => {
+                let Some(proxy) = self.shared.proxies.trusted(proxy) else {
+                    return;
+                };
+                tracing::info!(proxy = %proxy.contact, "a discovery proxy answers");
+                shared
+                    .proxies
+                    .update(&proxy.contact, |one| one.answers = true);
+                self.tasks.spawn(async move {
+                    ask(&shared, &proxy, &Search::default()).await;
+                });
+            }
+            Output::Event(Event::Down { proxy }) => {
+                if let Some(proxy) = shared.proxies.trusted(proxy) {
+                    tracing::warn!(proxy = %proxy.contact, "a discovery proxy no longer answers");
+                    shared
+                        .proxies
+                        .update(&proxy.contact, |one| one.answers = false);
+                }
+            }
+            Output::Event(Event::Mode { is_managed }) => {
+                self.tasks.spawn(async move {
+                    let is_set = shared
+                        .command(Command::SetManaged(is_managed))
+                        .await
+                        .is_ok();
+                    if is_set && !is_managed {
+                        // Meanwhile devices came and left unheard.
+                        let _ = shared.probe_everything().await;
+                    }
+                });
+            }
+            Output::Event(_) => {}
+        }
+    }
+
+    fn on_drained(&mut self, machine: &Managed) {
+        if machine.is_settled() {
+            let is_managed = Some(machine.is_managed());
+            self.shared.proxies.is_managed.send_replace(is_managed);
+        }
+    }
+}
+
+/// Asks a trusted proxy for itself.
+async fn check(shared: &Arc<Shared>, proxy: usize) {
+    let Some(one) = shared.proxies.trusted(proxy) else {
+        return;
+    };
+    let dialect = shared.options.dialects.first().copied().unwrap_or_default();
+    let search = Search {
+        types: vec![dialect.proxy_type()],
+        ..Search::default()
+    };
+    let asking = directed::probe(shared, &shared.small, &one.contact, &search, dialect);
+    let answered = match timeout(TIME_LIMIT, asking).await {
+        Ok(Ok(_)) => true,
+        // A fault is an answer, of a proxy of another dialect.
+        Ok(Err(error)) => {
+            if one.answers {
+                shared.note(
+                    Hop::Discovery,
+                    &one.contact.address.ip().to_string(),
+                    &error,
+                );
+            }
+            matches!(
+                error,
+                Error::Http(chappe_transport::http::Error::Fault { .. })
+            )
+        }
+        Err(_) => false,
+    };
+    let checked = Input::Receive(Checked { proxy, answered });
+    let _ = shared.proxies.inputs.send(Some(checked)).await;
+}
+
+impl Shared {
+    /// Asks every proxy that may answer; the matches arrive like those of other searches.
+    pub(super) fn ask_proxies(self: &Arc<Self>, search: &Search, id: u64) {
+        for one in self.proxies.all() {
+            let (shared, search) = (Arc::clone(self), search.clone());
+            tokio::spawn(async move {
+                let asking = ask(&shared, &one, &search);
+                let Ok(Some(matched)) = timeout(search.timeout, asking).await else {
+                    return;
+                };
+                for endpoint in matched {
+                    shared.emit(Seen::Match { id, endpoint });
+                }
+            });
+        }
+    }
+
+    /// Asks every proxy for the addresses of an endpoint.
+    pub(super) fn resolve_by_proxies(self: &Arc<Self>, endpoint: &str) {
+        for one in self.proxies.all() {
+            let (shared, endpoint) = (Arc::clone(self), endpoint.to_owned());
+            tokio::spawn(async move {
+                for dialect in &shared.options.dialects {
+                    let asked = EndpointReference::new(endpoint.clone());
+                    let content = Content::Resolve(asked);
+                    let http = &shared.small;
+                    let asking = directed::exchange(&shared, http, &one.contact, *dialect, content);
+                    if let Ok(Content::ResolveMatches(Some(target))) = asking.await
+                        && *target.endpoint.address == *endpoint
+                    {
+                        believe(
+                            &shared,
+                            &one,
+                            Found::new(&target, *dialect, one.contact.address),
+                        )
+                        .await;
+                    }
+                }
+            });
+        }
+    }
+
+    /// Uses a proxy that announced itself.
+    pub(super) async fn hear_proxy(self: &Arc<Self>, target: &Target, from: SocketAddr) {
+        let policy = &self.options.policy;
+        let mut contacts = target.xaddrs.iter();
+        let contact = contacts.find_map(|xaddr| policy.check(xaddr, from).ok());
+        let Some(contact) = contact.filter(|contact| self.proxies.hear(contact)) else {
+            return;
+        };
+        let is_secure = contact.scheme == Scheme::Https;
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            let one = ProxyUse {
+                contact,
+                is_trusted: false,
+                answers: false,
+            };
+            let answered = ask(&shared, &one, &Search::default()).await.is_some();
+            if answered && is_secure && shared.proxies.trust(&one.contact) {
+                let add = Some(Input::Command(Add::Add));
+                let _ = shared.proxies.inputs.send(add).await;
+            }
+        });
+    }
+}
+
+/// Asks a proxy in each dialect; returns the endpoints of matches, or `None` if it never answered. Devices
+/// that it named before, and no longer does when asked for all, are forgotten unless they were reached.
+async fn ask(shared: &Arc<Shared>, one: &ProxyUse, search: &Search) -> Option<HashSet<String>> {
+    let mut matched = None;
+    let mut is_complete = search.types.is_empty() && search.scopes.is_empty();
+    for dialect in shared.options.dialects.clone() {
+        match ask_in(shared, one, search, dialect).await {
+            Some(found) => matched.get_or_insert_with(HashSet::new).extend(found),
+            None => is_complete = false,
+        }
+    }
+    let matched = matched?;
+    shared
+        .proxies
+        .update(&one.contact, |one| one.answers = true);
+    if is_complete {
+        let before = {
+            let named = shared.proxies.named.lock();
+            let mut named = named.unwrap_or_else(PoisonError::into_inner);
+            named.insert(one.contact.address, matched.clone())
+        };
+        for endpoint in before.unwrap_or_default().difference(&matched) {
+            learning::unlearn(shared, endpoint).await;
+        }
+    }
+    Some(matched)
+}
+
+async fn ask_in(
+    shared: &Arc<Shared>,
+    one: &ProxyUse,
+    search: &Search,
+    dialect: Dialect,
+) -> Option<Vec<String>> {
+    let asking = directed::probe(shared, &shared.http, &one.contact, search, dialect);
+    match asking.await {
+        Ok(found) => {
+            let mut endpoints = Vec::new();
+            for device in found {
+                endpoints.push(device.endpoint.clone());
+                believe(shared, one, device).await;
+            }
+            Some(endpoints)
+        }
+        Err(error) => {
+            let peer = one.contact.address.ip().to_string();
+            shared.note(Hop::Discovery, &peer, &error);
+            None
+        }
+    }
+}
+
+/// Adds a device that a proxy named, as far as the proxy is trusted.
+async fn believe(shared: &Arc<Shared>, one: &ProxyUse, found: Found) {
+    if !one.is_trusted && shared.table().contains_key(&found.endpoint) {
+        return;
+    }
+    let from = match one.is_trusted {
+        true => vouched(&one.contact, &found),
+        false => one.contact.address,
+    };
+    let found = Found {
+        from,
+        way: Way::Proxy,
+        ..found
+    };
+    learning::learn(shared, found).await;
+}
+
+/// The address for which a trusted proxy vouches: the device's own. Loopback is this host for every proxy
+/// elsewhere.
+fn vouched(proxy: &Contact, found: &Found) -> SocketAddr {
+    let named = found
+        .xaddrs
+        .iter()
+        .find_map(|xaddr| Contact::parse(xaddr, 0).ok());
+    let is_elsewhere = !proxy.address.ip().is_loopback();
+    match named {
+        Some(named) if !(named.address.ip().is_loopback() && is_elsewhere) => named.address,
+        _ => proxy.address,
+    }
+}

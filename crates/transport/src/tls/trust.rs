@@ -1,0 +1,252 @@
+//! Which certificates of the other end are trusted, and what they have to prove.
+//!
+//! A certificate is trusted by its fingerprint, whatever its names and dates, or because a named authority has signed
+//! it. What it proves is checked after the handshake and before anything is sent, since the endpoint of a device
+//! is no name that TLS knows.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use chappe_identity::Proof;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme,
+};
+
+use super::error::{Refused, Why};
+use super::extension::{has_usage, uris};
+use super::{Fingerprint, Usage};
+
+/// The prefix of the endpoints of devices among the URIs of a certificate.
+const ENDPOINT: &str = "urn:uuid:";
+
+/// What is trusted.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Trust {
+    pub(super) authorities: Option<Arc<RootCertStore>>,
+    pub(super) fingerprints: Vec<Fingerprint>,
+    /// The usages that a certificate must have if an authority has signed it.
+    pub(super) usages: Vec<Usage>,
+    /// An authority's certificates prove no name.
+    pub(super) any_name: bool,
+}
+
+impl Trust {
+    pub(super) fn is_empty(&self) -> bool {
+        self.authorities.is_none() && self.fingerprints.is_empty()
+    }
+
+    fn is_pinned(&self, presented: Fingerprint) -> bool {
+        self.fingerprints.contains(&presented)
+    }
+
+    fn untrusted(&self) -> Why {
+        match self.fingerprints.as_slice() {
+            [] => Why::NoTrust,
+            pinned => Why::NotPinned(pinned.to_vec()),
+        }
+    }
+
+    fn has_usages(&self, certificate: &[u8]) -> Result<(), Why> {
+        let mut usages = self.usages.iter();
+        match usages.find(|usage| !has_usage(certificate, usage)) {
+            None => Ok(()),
+            Some(missing) => Err(Why::Usage(missing.clone())),
+        }
+    }
+
+    /// Whether a trusted certificate proves what is expected of a server at `peer`.
+    pub(super) fn proves(
+        &self,
+        certificate: &CertificateDer<'_>,
+        proof: &Proof,
+        peer: SocketAddr,
+    ) -> Result<(), Refused> {
+        let presented = Fingerprint::of(certificate);
+        let name = server_name(proof, peer);
+        let refused = |why| Refused::new(why, presented, &name);
+        let mut endpoints = uris(certificate).filter(|uri| uri.starts_with(ENDPOINT));
+        if let Some(expected) = &proof.endpoint
+            && let Some(first) = endpoints.next()
+        {
+            let mut all = std::iter::once(first).chain(endpoints);
+            return match all.any(|endpoint| endpoint.eq_ignore_ascii_case(expected)) {
+                true => Ok(()),
+                false => Err(refused(Why::OtherDevice(first.chars().take(64).collect()))),
+            };
+        }
+        if self.any_name || self.is_pinned(presented) {
+            return Ok(());
+        }
+        let parsed = ParsedCertificate::try_from(certificate);
+        let named = parsed.and_then(|parsed| verify_server_name(&parsed, &name));
+        named.map_err(|error| refused(Why::of(error)))
+    }
+}
+
+/// The name that is asked for in the handshake: the host name, or else the address.
+pub(super) fn server_name(proof: &Proof, peer: SocketAddr) -> ServerName<'static> {
+    let name = proof.name.clone().map(ServerName::try_from);
+    match name {
+        Some(Ok(name)) => name,
+        _ => ServerName::IpAddress(peer.ip().to_canonical().into()),
+    }
+}
+
+/// Verifies the chain, dates and usages of servers' certificates, and reports the fingerprint of refused ones.
+#[derive(Debug)]
+pub(super) struct ServerVerifier {
+    pub(super) trust: Trust,
+    pub(super) provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for ServerVerifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        _ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let presented = Fingerprint::of(certificate);
+        let refuse = |why| Refused::new(why, presented, name).into_rustls();
+        if self.trust.is_pinned(presented) {
+            return Ok(ServerCertVerified::assertion());
+        }
+        let Some(authorities) = &self.trust.authorities else {
+            return Err(refuse(self.trust.untrusted()));
+        };
+        let parsed = ParsedCertificate::try_from(certificate);
+        let parsed = parsed.map_err(|error| refuse(Why::of(error)))?;
+        let algorithms = self.provider.signature_verification_algorithms.all;
+        verify_server_cert_signed_by_trust_anchor(
+            &parsed,
+            authorities,
+            intermediates,
+            now,
+            algorithms,
+        )
+        .map_err(|error| refuse(Why::of(error)))?;
+        self.trust.has_usages(certificate).map_err(refuse)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        algorithms.supported_schemes()
+    }
+}
+
+/// Verifies clients' certificates. Their names are for the application.
+#[derive(Debug)]
+pub(super) struct ClientVerifier {
+    trust: Trust,
+    is_required: bool,
+    /// The judge of chains, if there are authorities.
+    chains: Option<Arc<dyn ClientCertVerifier>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ClientVerifier {
+    /// For a trust that is not empty.
+    pub(super) fn new(trust: Trust, is_required: bool, provider: Arc<CryptoProvider>) -> Self {
+        let chains = trust.authorities.clone().and_then(|authorities| {
+            let builder =
+                WebPkiClientVerifier::builder_with_provider(authorities, provider.clone());
+            // The only error without revocation lists is a store without authorities.
+            builder.build().ok()
+        });
+        Self {
+            trust,
+            is_required,
+            chains,
+            provider,
+        }
+    }
+}
+
+impl ClientCertVerifier for ClientVerifier {
+    fn client_auth_mandatory(&self) -> bool {
+        self.is_required
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        match &self.chains {
+            // Pinned certificates have other issuers: a client must not choose by these.
+            Some(chains) if self.trust.fingerprints.is_empty() => chains.root_hint_subjects(),
+            _ => &[],
+        }
+    }
+
+    /// The errors are those of rustls, from which the client gets an exact alert.
+    fn verify_client_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        if self.trust.is_pinned(Fingerprint::of(certificate)) {
+            return Ok(ClientCertVerified::assertion());
+        }
+        let refuse = |error| Err(rustls::Error::InvalidCertificate(error));
+        let Some(chains) = &self.chains else {
+            return refuse(CertificateError::ApplicationVerificationFailure);
+        };
+        let verified = chains.verify_client_cert(certificate, intermediates, now)?;
+        match self.trust.has_usages(certificate) {
+            Ok(()) => Ok(verified),
+            Err(_) => refuse(CertificateError::InvalidPurpose),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        algorithms.supported_schemes()
+    }
+}
