@@ -237,14 +237,7 @@ impl<'i> Tokens<'i> {
     }
 
     /// Reads the attributes of a tag: adds the declarations, and returns the others.
-    #[expect(
-        clippy::type_complexity,
-        reason = "a pair of pairs within this function's caller"
-    )]
-    fn declarations(
-        &mut self,
-        attributes: &'i str,
-    ) -> Result<Vec<((&'i str, &'i str), Cow<'i, str>)>, Error> {
+    fn declarations(&mut self, attributes: &'i str) -> Result<Vec<Unresolved<'i>>, Error> {
         let mut plain = Vec::new();
         let mut unread = Attributes::new(attributes);
         while let Some((qname, value)) = unread.next().map_err(|reason| self.fail(reason))? {
