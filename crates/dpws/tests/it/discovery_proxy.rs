@@ -466,6 +466,7 @@ fn a_proxy_silences_multicast_only_by_command() {
         id,
         types: Vec::new(),
         scopes: Vec::new(),
+        match_by: chappe_dpws::discovery::MatchRule::default(),
         timeout: Duration::from_secs(1),
     };
     let multicasts = |outputs: &[Output<Outbound, client::Event>]| {
