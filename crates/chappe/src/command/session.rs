@@ -226,9 +226,8 @@ impl Session {
         let mut chosen = None;
         let wanted = |found: &Found| !by_endpoint || found.endpoint == name;
         self.search(Vec::new(), Default::default(), wanted, |answer| {
-            let named = |it: &Box<Description>| has_name(it, name);
             let is_it = answer.found.endpoint == name;
-            if is_it || answer.description.as_ref().is_ok_and(named) {
+            if is_it || answer.description.as_ref().is_ok_and(|it| has_name(it, name)) {
                 chosen = Some(answer.found);
             }
             chosen.is_none()

@@ -71,10 +71,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let refused = client
         .invoke::<Fill, FillResponse, FillFault>(&service, FILL, &fill(Target::Litres(2e3)))
         .await;
+    let overflow = FillFault::Overflow(Overflow { limit: 1e3 });
     match refused {
-        Err(CallError::Refused(FillFault::Overflow(Overflow { limit }))) if limit == 1e3 => {
-            println!("ok  : a fault with its limit");
-        }
+        Err(CallError::Refused(fault)) if fault == overflow => println!("ok  : a fault with its limit"),
         other => return Err(format!("no overflow, but {other:?}").into()),
     }
     let tank = "north".to_owned();

@@ -119,7 +119,6 @@ impl Bench {
         request: &Q,
     ) -> Result<A, Fault> {
         let namespace = self.target(service)?.wsdl.target_namespace.clone();
-        let namespace = namespace.into();
         let body = Body::of(&namespace, operation, request);
         let answer = self.call_body(service, operation, body).await?;
         let answer = answer.ok_or_else(|| unusable("the answer has no body"))?;

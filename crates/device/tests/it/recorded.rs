@@ -84,9 +84,9 @@ async fn a_recorded_device_is_replayed_in_either_dialect() {
         assert!(answer.name.is(NAMESPACE, "LimitResponse"));
         let mut subscription = subscribed(&client, service).await;
         let first = loop {
-            match in_time("an event", subscription.next()).await.unwrap() {
-                event @ Delivery::Notification(_) => break number(&event),
-                _ => {}
+            let event = in_time("an event", subscription.next()).await.unwrap();
+            if matches!(event, Delivery::Notification(_)) {
+                break number(&event);
             }
         };
         let second = number(&in_time("an event", subscription.next()).await.unwrap());

@@ -445,7 +445,7 @@ fn a_target_service_registers_renews_and_leaves() {
         let Content::Hello(said) = message.expect("a message").content else {
             panic!("{text}");
         };
-        assert_eq!(said.xaddrs, [xaddr.clone()]);
+        assert_eq!(said.xaddrs, std::slice::from_ref(&xaddr));
     }
     let later = harness.advance(Duration::from_secs(130));
     let (datagrams, posts) = split(later.expect("no violation"));

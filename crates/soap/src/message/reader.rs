@@ -28,7 +28,7 @@ pub struct Reader<'s> {
 
 /// Where the parts of a message come from. A branch for each part costs less than a call by pointer.
 enum Source<'s> {
-    Text(Pull<'s>),
+    Text(Box<Pull<'s>>),
     Events(EventParts<'s>),
 }
 
@@ -181,7 +181,7 @@ impl<'s> Reader<'s> {
     /// Creates a reader of text.
     #[must_use]
     pub fn of_text(text: Pull<'s>, namespace: &Namespace, limits: Limits) -> Self {
-        Self::of(Source::Text(text), namespace, limits)
+        Self::of(Source::Text(Box::new(text)), namespace, limits)
     }
 
     fn of(source: Source<'s>, namespace: &Namespace, limits: Limits) -> Self {

@@ -174,7 +174,7 @@ pub(super) enum Definition {
 
 #[derive(Debug, Clone)]
 pub(super) enum Simple {
-    Restriction(Content, Facets),
+    Restriction(Content, Box<Facets>),
     List(Content),
     Union(Vec<Content>),
 }
@@ -563,7 +563,7 @@ fn simple(scope: &Scoped<'_>, nesting: usize) -> Definition {
         let inner = scope.child(child);
         if is_xsd(child, "restriction") {
             let base = type_reference(&inner, "base").unwrap_or_else(|| inline(&inner));
-            return Definition::Simple(Simple::Restriction(base, Facets::of(child)), notes);
+            return Definition::Simple(Simple::Restriction(base, Box::new(Facets::of(child))), notes);
         }
         if is_xsd(child, "list") {
             let item = type_reference(&inner, "itemType").unwrap_or_else(|| inline(&inner));
@@ -584,7 +584,7 @@ fn simple(scope: &Scoped<'_>, nesting: usize) -> Definition {
         }
     }
     Definition::Simple(
-        Simple::Restriction(Content::Anything, Facets::default()),
+        Simple::Restriction(Content::Anything, Box::default()),
         notes,
     )
 }

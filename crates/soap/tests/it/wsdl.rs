@@ -128,7 +128,7 @@ fn policy_assertions_are_read_and_written() {
     assert!(text.contains(r#"wsp:Optional="true""#), "{text}");
     assert_eq!(
         Wsdl::parse(text.as_bytes()).unwrap().assertions,
-        [profile.clone()]
+        std::slice::from_ref(&profile)
     );
     // The normal form, in a port type, before policies were a standard; and one by reference.
     let text = r##"<w:definitions xmlns:w="http://schemas.xmlsoap.org/wsdl/" xmlns:p="urn:profile"

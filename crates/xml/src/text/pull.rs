@@ -140,7 +140,7 @@ impl<'i> Pull<'i> {
     /// The attributes of the last start: namespace, local name and value.
     pub fn attributes(&self) -> impl Iterator<Item = (&Namespace, &str, &str)> {
         let attributes = self.tokens.tag().attributes.iter();
-        attributes.map(|it| (&it.namespace, &*it.local, &*it.value))
+        attributes.map(|it| (&it.namespace, it.local, &*it.value))
     }
 
     /// Reads the rest of the open element as one text, and its end; `None` if it has a child, whose
