@@ -1,5 +1,5 @@
-//! The seam to TLS. A program that never makes a [`Security`] or a TLS client links no TLS: this module knows it
-//! by trait objects alone.
+//! The seam to TLS: trait objects, so that a linker can leave TLS out of a program that never makes a [`Security`] or a
+//! TLS client.
 
 use std::fmt;
 use std::future::Future;
