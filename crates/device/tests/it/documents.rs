@@ -36,7 +36,7 @@ fn reference(path: &str) -> WsdlSection {
 }
 
 /// The sections with whole addresses.
-fn at(sections: &[WsdlSection], local: SocketAddr) -> Vec<WsdlSection> {
+fn whole(sections: &[WsdlSection], local: SocketAddr) -> Vec<WsdlSection> {
     let sections = sections.iter().map(|section| match section {
         WsdlSection::Reference(reference) if reference.address.starts_with('/') => {
             let address = format!("http://{local}{}", reference.address);
@@ -61,14 +61,14 @@ fn device(at: &str, sections: Vec<WsdlSection>) -> (Server, Found) {
                 if sections.is_empty() {
                     std::future::pending::<()>().await;
                 }
-                metadata.wsdl = at(&sections, request.local);
+                metadata.wsdl = whole(&sections, request.local);
             } else if request.path == "/metadata" {
                 metadata.wsdl = vec![WsdlSection::Inline(wsdl(1))];
             } else if request.path.starts_with("/again") {
                 // Itself, another one that does the same, and one with the metadata.
                 let next = format!("{}x", request.path);
                 let sections = ["/again", &next, "/metadata"].map(reference);
-                metadata.wsdl = at(&sections, request.local);
+                metadata.wsdl = whole(&sections, request.local);
             } else if request.path == "/wsdl" {
                 let mut answer = transfer_get_response(&asked, &metadata, "urn:uuid:1");
                 answer.body = vec![wsdl(1)];
