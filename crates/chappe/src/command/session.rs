@@ -227,7 +227,12 @@ impl Session {
         let wanted = |found: &Found| !by_endpoint || found.endpoint == name;
         self.search(Vec::new(), Default::default(), wanted, |answer| {
             let is_it = answer.found.endpoint == name;
-            if is_it || answer.description.as_ref().is_ok_and(|it| has_name(it, name)) {
+            if is_it
+                || answer
+                    .description
+                    .as_ref()
+                    .is_ok_and(|it| has_name(it, name))
+            {
                 chosen = Some(answer.found);
             }
             chosen.is_none()

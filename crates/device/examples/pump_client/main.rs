@@ -73,7 +73,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .await;
     let overflow = FillFault::Overflow(Overflow { limit: 1e3 });
     match refused {
-        Err(CallError::Refused(fault)) if fault == overflow => println!("ok  : a fault with its limit"),
+        Err(CallError::Refused(fault)) if fault == overflow => {
+            println!("ok  : a fault with its limit")
+        }
         other => return Err(format!("no overflow, but {other:?}").into()),
     }
     let tank = "north".to_owned();

@@ -563,7 +563,10 @@ fn simple(scope: &Scoped<'_>, nesting: usize) -> Definition {
         let inner = scope.child(child);
         if is_xsd(child, "restriction") {
             let base = type_reference(&inner, "base").unwrap_or_else(|| inline(&inner));
-            return Definition::Simple(Simple::Restriction(base, Box::new(Facets::of(child))), notes);
+            return Definition::Simple(
+                Simple::Restriction(base, Box::new(Facets::of(child))),
+                notes,
+            );
         }
         if is_xsd(child, "list") {
             let item = type_reference(&inner, "itemType").unwrap_or_else(|| inline(&inner));

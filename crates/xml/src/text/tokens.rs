@@ -73,6 +73,9 @@ impl Attribute<'_> {
     }
 }
 
+/// An attribute whose prefix is not resolved: prefix and local part, and the value.
+type Unresolved<'i> = ((&'i str, &'i str), Cow<'i, str>);
+
 /// Reads the tokens of one document, or of one element of a document.
 #[derive(Debug)]
 pub(crate) struct Tokens<'i> {

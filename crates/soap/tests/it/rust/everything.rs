@@ -77,7 +77,7 @@ pub mod plant {
     pub enum Started {
         At(SystemTime),
         Not(()),
-        Then(Pump),
+        Then(StartedThen),
     }
 
     #[derive(Message, Debug, Clone, PartialEq)]
@@ -110,6 +110,12 @@ pub mod plant {
     #[message(namespace = "")]
     pub struct Place {
         pub floor: i32,
+    }
+
+    #[derive(Message, Debug, Clone, PartialEq)]
+    #[message(namespace = "urn:plant")]
+    pub struct StartedThen {
+        pub minutes: i32,
     }
 
     /// Starts a pump, and says when.

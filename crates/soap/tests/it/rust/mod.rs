@@ -16,7 +16,9 @@ use chappe_xml::{Element, Name};
 #[expect(dead_code, unreachable_pub, reason = "the source is for libraries, and all of it is written")]
 mod everything;
 
-use everything::plant::{Mode, Option2, Place, Pump, PumpChoice, StartPumpFault, Started, TooHot};
+use everything::plant::{
+    Mode, Option2, Place, Pump, PumpChoice, StartPumpFault, Started, StartedThen, TooHot,
+};
 
 fn documents() -> (Wsdl, Schemas) {
     let mut wsdl = Wsdl::parse(include_bytes!("everything.wsdl")).unwrap();
@@ -96,7 +98,7 @@ fn written_types_are_those_of_the_schema() {
         message::from_element(&"urn:plant".into(), "Start", &element),
         Ok(sent)
     );
-    let answer = Started::Then(pump());
+    let answer = Started::Then(StartedThen { minutes: 5 });
     let element = message::to_element(&"urn:plant".into(), "Started", &answer);
     assert_eq!(
         message::from_element(&"urn:plant".into(), "Started", &element),
