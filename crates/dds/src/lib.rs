@@ -51,6 +51,9 @@ mod unsafe_cyclone;
 #[cfg(all(cyclone, target_os = "linux"))]
 mod unsafe_descriptor;
 
+/// Whether the library is in this program: without CMake it is built without.
+pub const IS_BUILT: bool = cfg!(cyclone);
+
 pub use backend::{
     Acknowledged, DOMAIN_MAX, Endian, Event, Guid, Participant, ParticipantConfig, Payload,
     QosMismatch, Reader, SAMPLE_BYTES_MAX, Sample, TOPIC_BYTES_MAX, Topic,

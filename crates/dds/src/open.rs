@@ -14,3 +14,15 @@ pub fn open(config: &ParticipantConfig) -> Result<Box<dyn Participant>, DdsError
     #[cfg(not(cyclone))]
     Err(DdsError::Missing)
 }
+
+#[cfg(all(test, not(cyclone)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_the_library_a_participant_is_refused() {
+        println!("skipped: the tests of participants (built without the library: install CMake)");
+        let refused = open(&ParticipantConfig::default()).map(drop);
+        assert_eq!(refused, Err(DdsError::Missing));
+    }
+}

@@ -3,6 +3,8 @@
 //! Method: a writer and a reader on loopback; the test sends ACKNACKs in the reader's name (RTPS 2.5, clause 9.4.5.3)
 //! from its own socket, and the writer continues after each.
 
+#![cfg(cyclone)]
+
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 

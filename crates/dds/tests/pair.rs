@@ -3,6 +3,8 @@
 //! Method: two participants of one process on loopback, in a domain that this process is unlikely to share with
 //! another. Each has sockets of its own: what they exchange passes through the network.
 
+#![cfg(cyclone)]
+
 use std::time::{Duration, Instant};
 
 use chappe_dds::{

@@ -3,6 +3,8 @@
 //! Method: supervisors and participants on loopback; a panic of the calling thread and a stall of the library's (with
 //! the feature `planted`); a reader in another process that is stopped by a signal.
 
+#![cfg(cyclone)]
+
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
