@@ -10,13 +10,6 @@ pub mod thermometer {
         OutOfRange(Range),
     }
 
-    #[derive(Message, Debug, Clone, Copy, PartialEq, Eq)]
-    pub enum Speed {
-        Slow,
-        #[name("very fast")]
-        VeryFast,
-    }
-
     #[derive(Message, Debug, Clone, PartialEq)]
     pub struct Celsius {
         #[attribute]
@@ -25,6 +18,14 @@ pub mod thermometer {
         pub celsius: f64,
     }
 
+    #[derive(Message, Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Speed {
+        Slow,
+        #[name("very fast")]
+        VeryFast,
+    }
+
+    /// The messages as the device's author writes them.
     #[derive(Message, Debug, Clone, PartialEq)]
     pub struct Period {
         /// The time between two events.
@@ -42,6 +43,7 @@ pub mod thermometer {
     /// Event: `client.events::<Celsius>(service, TEMPERATURE)`.
     pub const TEMPERATURE: &str = "Temperature";
 
-    /// Operation: `client.invoke::<Period, Period, SetPeriodFault>(service, SET_PERIOD, &request)`.
+    /// Operation: `client.invoke::<Period, Period, SetPeriodFault>(service, SET_PERIOD,
+    /// &request)`.
     pub const SET_PERIOD: &str = "SetPeriod";
 }
