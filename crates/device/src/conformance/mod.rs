@@ -6,7 +6,7 @@
 //! built for. Questions, time and the bytes of each answer are bounded.
 //!
 //! [`CLAUSES`] are the rules; [`Report`] has the state of each, and every violation with its messages. `network`
-//! questions go through [`wire`], everything else is a judgement of texts.
+//! questions go through the module `wire`, everything else is a judgement of texts.
 //!
 //! Not checked: security, attachments, the operations of the device's own services, rules for clients.
 
