@@ -2,17 +2,21 @@
 //!
 //! All events are subscribed before a description is read, so that none is missed in between. When the device
 //! changes its description, matching subscriptions are kept. A replacement is granted before the events of the
-//! old subscription are read and that one ends.
+//! old subscription are read and that one ends. Both feed the same streams, so that a stream continues when its
+//! service moves to another address.
 
 mod medical;
+#[cfg(test)]
+mod tests;
 
+use std::collections::HashMap;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chappe_device::DeviceClient;
 use chappe_device::client::{Delivery, Description, HostedService, Notification, Subscription};
 use chappe_device::mapping::rules::Rules;
-use chappe_device::mapping::{Mapped, Mapping, Offers, Plan, Trouble, plan, sdc};
+use chappe_device::mapping::{Mapped, Mapping, Offer, Offers, Plan, Trouble, plan, sdc};
 use chappe_dpws::eventing::EndReason;
 use chappe_soap::schema::Work;
 use chappe_stream::{StreamElement, Timestamp};
@@ -55,13 +59,21 @@ pub struct Attachment {
 #[derive(Debug)]
 struct Subscribed {
     subscription: Subscription,
-    /// The service, by endpoint and address.
-    service: (String, String),
+    service: ServiceKey,
     actions: Vec<String>,
     feed: Feed,
     stage: Stage,
     /// The reason why it is not granted, as far as known.
     trouble: Option<Trouble>,
+}
+
+/// A service at an address.
+#[derive(Debug, PartialEq, Eq)]
+struct ServiceKey {
+    /// Its identifier in the device, which stays when the address changes.
+    id: String,
+    endpoint: String,
+    address: String,
 }
 
 /// The destination of a subscription's events.
@@ -123,7 +135,7 @@ impl Attachment {
         let services = description.services.iter();
         let unread: Vec<_> = services
             .filter(|one| one.unread.is_some())
-            .map(key_of)
+            .map(ServiceKey::of)
             .collect();
         for one in &mut self.subscriptions {
             let is_active = matches!(one.stage, Stage::Asked | Stage::Answered);
@@ -135,18 +147,21 @@ impl Attachment {
                 _ => {}
             }
         }
-        for one in wanted {
-            let key = key_of(one.service);
-            let is_kept = |known: &Subscribed| known.service == key && unread.contains(&key);
-            if !self.subscriptions.iter().any(is_kept) {
-                self.subscribe(client, one).await;
-            }
-        }
-        for one in &self.subscriptions {
-            if let (Stage::Retiring, Feed::Own(_, numbers)) = (one.stage, &one.feed) {
-                numbers
-                    .iter()
-                    .for_each(|number| self.offers.retire(*number));
+        wanted.retain(|one| {
+            let key = ServiceKey::of(one.service);
+            let is_known = self.subscriptions.iter().any(|known| known.service == key);
+            !(is_known && unread.contains(&key))
+        });
+        let kept: Vec<_> = wanted.iter().map(|one| self.keep(one)).collect();
+        let numbers = self.assign_streams(&wanted, &kept);
+        for ((one, kept), numbers) in wanted.into_iter().zip(kept).zip(numbers) {
+            match kept {
+                None => self.subscribe(client, one, numbers).await,
+                Some(index) => {
+                    if let Some(mapping) = one.mapping {
+                        self.subscriptions[index].feed = Feed::Own(mapping, numbers);
+                    }
+                }
             }
         }
         self.pending.push(AttachmentEvent::OffersChanged);
@@ -391,52 +406,102 @@ impl Attachment {
         }
     }
 
-    /// Keeps a matching subscription, or requests a new one.
-    async fn subscribe(&mut self, client: &DeviceClient, wanted: RequiredSubscription<'_>) {
+    /// Keeps a matching subscription. Returns its index.
+    fn keep(&mut self, wanted: &RequiredSubscription<'_>) -> Option<usize> {
+        let key = ServiceKey::of(wanted.service);
+        let index = self.subscriptions.iter().position(|one| {
+            let is_medical = matches!(one.feed, Feed::Medical);
+            one.stage == Stage::Retiring
+                && (&one.service, &one.actions) == (&key, &wanted.actions)
+                && is_medical == wanted.mapping.is_none()
+        })?;
+        let same = &mut self.subscriptions[index];
+        same.stage = match &same.trouble {
+            Some(trouble) if trouble.reason == ASKED => Stage::Asked,
+            _ => Stage::Answered,
+        };
+        Some(index)
+    }
+
+    /// The numbers of the streams of each required subscription. A service keeps the streams that it still
+    /// offers, whatever its address. All others are retired before any is added, so that their names are free.
+    fn assign_streams(
+        &mut self,
+        wanted: &[RequiredSubscription<'_>],
+        kept: &[Option<usize>],
+    ) -> Vec<Vec<usize>> {
+        let offers = |one: &RequiredSubscription<'_>| {
+            let mapping = one.mapping.as_ref();
+            mapping.map_or_else(Vec::new, |mapping| mapping.offers().to_vec())
+        };
+        let wanted: Vec<_> = wanted.iter().map(|one| (one, offers(one))).collect();
+        let mut unchanged: HashMap<usize, &[usize]> = HashMap::new();
+        for ((_, offers), kept) in wanted.iter().zip(kept) {
+            if let Some(index) = kept
+                && let Feed::Own(mapping, numbers) = &self.subscriptions[*index].feed
+                && mapping.offers() == offers.as_slice()
+            {
+                unchanged.insert(*index, numbers);
+            }
+        }
+        // The streams of the other subscriptions, by the identifier of the service.
+        let mut known: HashMap<&str, Vec<(&Offer, usize)>> = HashMap::new();
+        for (index, one) in self.subscriptions.iter().enumerate() {
+            let is_free = one.stage == Stage::Retiring || kept.contains(&Some(index));
+            if let Feed::Own(mapping, numbers) = &one.feed
+                && is_free
+                && !unchanged.contains_key(&index)
+            {
+                let streams = mapping.offers().iter().zip(numbers.iter().copied());
+                known.entry(&one.service.id).or_default().extend(streams);
+            }
+        }
+        let mut continued: Vec<Vec<Option<usize>>> = Vec::new();
+        for ((one, offers), kept) in wanted.iter().zip(kept) {
+            if let Some(numbers) = kept.and_then(|index| unchanged.get(&index)) {
+                continued.push(numbers.iter().copied().map(Some).collect());
+                continue;
+            }
+            let numbers = offers.iter().map(|offer| {
+                let streams = known.get_mut(one.service.id.as_str())?;
+                let same = streams.iter().position(|(known, _)| *known == offer)?;
+                Some(streams.remove(same).1)
+            });
+            continued.push(numbers.collect());
+        }
+        for (_, number) in known.into_values().flatten() {
+            self.offers.retire(number);
+        }
+        let mut numbers = Vec::new();
+        for ((_, offers), continued) in wanted.iter().zip(continued) {
+            let streams = offers.iter().zip(continued);
+            let streams =
+                streams.map(|(offer, number)| number.unwrap_or_else(|| self.offers.add(offer)));
+            numbers.push(streams.collect());
+        }
+        numbers
+    }
+
+    /// Requests a subscription whose streams have these numbers.
+    async fn subscribe(
+        &mut self,
+        client: &DeviceClient,
+        wanted: RequiredSubscription<'_>,
+        numbers: Vec<usize>,
+    ) {
         let RequiredSubscription {
             service,
             actions,
             mapping,
         } = wanted;
-        let key = key_of(service);
-        let is_same = |one: &&mut Subscribed| {
-            let is_medical = matches!(one.feed, Feed::Medical);
-            one.stage == Stage::Retiring
-                && (&one.service, &one.actions) == (&key, &actions)
-                && is_medical == mapping.is_none()
-        };
-        if let Some(same) = self.subscriptions.iter_mut().find(is_same) {
-            same.stage = match &same.trouble {
-                Some(trouble) if trouble.reason == ASKED => Stage::Asked,
-                _ => Stage::Answered,
-            };
-            if let (Some(new), Feed::Own(old, numbers)) = (mapping, &mut same.feed) {
-                if old.offers() != new.offers() {
-                    numbers
-                        .iter()
-                        .for_each(|number| self.offers.retire(*number));
-                    *numbers = new
-                        .offers()
-                        .iter()
-                        .map(|offer| self.offers.add(offer))
-                        .collect();
-                }
-                *old = new;
-            }
-            return;
-        }
         match client.subscribe(service, &actions).await {
             Ok(subscription) => self.subscriptions.push(Subscribed {
                 subscription,
-                service: key,
+                service: ServiceKey::of(service),
                 actions,
                 feed: match mapping {
                     None => Feed::Medical,
-                    Some(mapping) => {
-                        let offers = mapping.offers().iter();
-                        let numbers = offers.map(|offer| self.offers.add(offer)).collect();
-                        Feed::Own(mapping, numbers)
-                    }
+                    Some(mapping) => Feed::Own(mapping, numbers),
                 },
                 stage: Stage::Asked,
                 trouble: Some(Trouble::new(ASKED, "its events are being subscribed")),
@@ -446,6 +511,9 @@ impl Attachment {
                 let trouble = Trouble::new("not_subscribed", detail);
                 self.subscribe_failed.get_or_insert_with(|| trouble.clone());
                 self.pending.push(AttachmentEvent::Trouble(trouble));
+                for number in numbers {
+                    self.offers.retire(number);
+                }
             }
         }
     }
@@ -461,10 +529,14 @@ impl Subscribed {
     }
 }
 
-/// The endpoint and address of a service.
-fn key_of(service: &HostedService) -> (String, String) {
-    let address = service.endpoint.address.to_string();
-    (address, service.contact.to_string())
+impl ServiceKey {
+    fn of(service: &HostedService) -> Self {
+        Self {
+            id: service.id.clone(),
+            endpoint: service.endpoint.address.to_string(),
+            address: service.contact.to_string(),
+        }
+    }
 }
 
 /// The events of a mapping result, with stream numbers.
