@@ -1,5 +1,6 @@
 //! Messages of HTTP/1.1 in one direction of a connection (RFC 9112).
 
+use std::collections::VecDeque;
 use std::io::Read;
 
 /// Bytes of a head. Reason: twice what servers take.
@@ -16,6 +17,19 @@ pub(super) struct HttpMessage {
     pub(super) body: Vec<u8>,
     pub(super) began_ns: u64,
     pub(super) ended_ns: u64,
+    /// When the request of an answer was sent, if it is known.
+    pub(super) asked_ns: Option<u64>,
+}
+
+/// A request without its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// When its last byte was sent.
+    pub(super) at_ns: u64,
+    /// Whether its answer has a length, but no body.
+    pub(super) is_head: bool,
+    /// Whether a part of its answer may be in a gap.
+    pub(super) may_be_answered: bool,
 }
 
 /// The first line.
@@ -31,7 +45,7 @@ enum State {
     /// In front of a message.
     #[default]
     Ready,
-    /// Behind something that is no message: the direction is passed over until it is cut.
+    /// After a gap or something that is no message: segments are passed over until one begins a message.
     Lost,
 }
 
@@ -41,11 +55,33 @@ pub(super) struct Parser {
     buffer: Vec<u8>,
     /// The arrival of the first byte in the buffer.
     began_ns: u64,
+    /// The arrival of the latest.
+    newest_ns: u64,
     state: State,
-    /// Bytes that a further message needs at least; parsing before would be in vain.
-    wanted: usize,
     /// Bytes without the end of a head.
     scanned: usize,
+    /// The head of the message, once it is complete.
+    head: Option<Head>,
+}
+
+/// The head of a message.
+#[derive(Debug)]
+struct Head {
+    start: Start,
+    content_type: String,
+    coding: String,
+    /// Its bytes.
+    length: usize,
+    body: Body,
+}
+
+/// How the body ends.
+#[derive(Debug)]
+enum Body {
+    Bytes(usize),
+    Chunks(Chunks),
+    /// With the connection.
+    Rest,
 }
 
 /// Why the bytes are no message.
@@ -62,49 +98,88 @@ type Parsed = Result<Option<(HttpMessage, usize)>, Refused>;
 
 impl Parser {
     pub(super) fn bytes(&self) -> usize {
-        self.buffer.len()
+        let chunks = match &self.head {
+            Some(Head {
+                body: Body::Chunks(chunks),
+                ..
+            }) => chunks.body.len(),
+            _ => 0,
+        };
+        self.buffer.len() + chunks
     }
 
-    /// Bytes are missing: what follows is understood again from the start of a message.
-    pub(super) fn cut(&mut self) {
-        *self = Self::default();
+    /// Bytes are missing: the rest of their message is passed over. Whether one had begun.
+    pub(super) fn skip(&mut self) -> bool {
+        let is_cut = !self.buffer.is_empty();
+        *self = Self {
+            state: State::Lost,
+            ..Self::default()
+        };
+        is_cut
     }
 
-    /// Takes bytes; calls `message` for each message that is complete.
+    /// Takes bytes; calls `message` for each message that is complete. An answer takes its request from those asked.
     pub(super) fn take(
         &mut self,
         at_ns: u64,
         bytes: &[u8],
-        mut message: impl FnMut(HttpMessage),
+        asked: &mut VecDeque<Asked>,
+        message: impl FnMut(HttpMessage),
     ) -> Result<(), Refused> {
         if self.state == State::Lost {
             // A later message begins with its own segment.
-            match is_start(bytes) {
-                true => self.cut(),
+            match STARTS.iter().any(|start| bytes.starts_with(start)) {
+                true => *self = Self::default(),
                 false => return Ok(()),
             }
         }
         if self.buffer.is_empty() {
             self.began_ns = at_ns;
         }
+        self.newest_ns = self.newest_ns.max(at_ns);
         self.buffer.extend_from_slice(bytes);
-        // The end of the last chunk, which is awaited in steps that grow with the buffer.
-        let may_end = self.buffer.ends_with(b"\r\n\r\n");
-        while !self.buffer.is_empty() && (may_end || self.buffer.len() >= self.wanted) {
-            match self.parse(at_ns, false) {
-                Ok(Some((complete, used))) => {
+        self.read(at_ns, false, asked, message)
+    }
+
+    /// The connection ends: an answer without length is complete now. Whether a message lacks its end.
+    pub(super) fn end(
+        &mut self,
+        asked: &mut VecDeque<Asked>,
+        message: impl FnMut(HttpMessage),
+    ) -> bool {
+        let at_ns = self.newest_ns;
+        let read = self.read(at_ns, true, asked, message);
+        let is_cut = read.is_err() || !self.buffer.is_empty();
+        *self = Self::default();
+        is_cut
+    }
+
+    /// Reads all complete messages in the buffer.
+    fn read(
+        &mut self,
+        at_ns: u64,
+        is_ended: bool,
+        asked: &mut VecDeque<Asked>,
+        mut message: impl FnMut(HttpMessage),
+    ) -> Result<(), Refused> {
+        while !self.buffer.is_empty() {
+            match self.parse(is_ended, asked) {
+                Ok(Some((mut complete, used))) => {
                     self.buffer.drain(..used);
-                    self.began_ns = at_ns;
-                    (self.wanted, self.scanned) = (0, 0);
-                    let is_interim = matches!(complete.start, Start::Answer { status: 100..=199 });
-                    if !is_interim {
-                        message(complete);
+                    (self.began_ns, self.newest_ns) = (at_ns, at_ns);
+                    self.scanned = 0;
+                    match complete.start {
+                        Start::Answer { status: 100..=199 } => continue,
+                        Start::Answer { .. } => {
+                            complete.asked_ns = asked.pop_front().map(|asked| asked.at_ns);
+                        }
+                        Start::Request { .. } => {}
                     }
+                    message(complete);
                 }
                 Ok(None) => break,
                 Err(refused) => {
-                    self.cut();
-                    self.state = State::Lost;
+                    self.skip();
                     return Err(refused);
                 }
             }
@@ -112,33 +187,67 @@ impl Parser {
         Ok(())
     }
 
-    /// The connection ends: an answer without length is complete now.
-    pub(super) fn end(&mut self, at_ns: u64) -> Option<HttpMessage> {
-        let last = match self.state {
-            State::Ready if !self.buffer.is_empty() => self.parse(at_ns, true).ok().flatten(),
-            _ => None,
+    fn parse(&mut self, is_ended: bool, asked: &VecDeque<Asked>) -> Parsed {
+        if self.head.is_none() {
+            self.head = self.read_head(asked)?;
+        }
+        let Some(head) = &mut self.head else {
+            return Ok(None);
         };
-        self.cut();
-        last.map(|(message, _)| message)
+        let rest = &self.buffer[head.length..];
+        let (body, used) = match &mut head.body {
+            Body::Bytes(length) => match rest.get(..*length) {
+                Some(body) => (body.to_vec(), *length),
+                None => return Ok(None),
+            },
+            Body::Chunks(chunks) => match chunks.read(rest)? {
+                Some(used) => (std::mem::take(&mut chunks.body), used),
+                None => {
+                    let read = head.length..head.length + chunks.forget();
+                    self.buffer.drain(read);
+                    return Ok(None);
+                }
+            },
+            Body::Rest if rest.len() > BODY_BYTES_MAX => return Err(Refused::Broken),
+            Body::Rest if is_ended => (rest.to_vec(), rest.len()),
+            Body::Rest => return Ok(None),
+        };
+        let used = head.length + used;
+        let Some(head) = self.head.take() else {
+            return Ok(None);
+        };
+        let body = match head.coding.as_str() {
+            "gzip" | "x-gzip" => inflate(&body).ok_or(Refused::Broken)?,
+            _ => body,
+        };
+        let message = HttpMessage {
+            start: head.start,
+            content_type: head.content_type,
+            coding: head.coding,
+            body,
+            began_ns: self.began_ns,
+            ended_ns: self.newest_ns,
+            asked_ns: None,
+        };
+        Ok(Some((message, used)))
     }
 
-    fn parse(&mut self, at_ns: u64, is_ended: bool) -> Parsed {
+    /// The head, or `None` before its end.
+    fn read_head(&mut self, asked: &VecDeque<Asked>) -> Result<Option<Head>, Refused> {
         if !is_start(&self.buffer) {
             return Err(Refused::Other);
         }
         let from = self.scanned.min(self.buffer.len());
         let mut fours = self.buffer[from..].windows(4).take(HEAD_BYTES_MAX);
-        let Some(head) = fours.position(|four| four == b"\r\n\r\n") else {
-            self.wanted = self.buffer.len() + 1;
+        let Some(end) = fours.position(|four| four == b"\r\n\r\n") else {
             self.scanned = self.buffer.len().saturating_sub(3);
             return match self.buffer.len() {
                 HEAD_BYTES_MAX.. => Err(Refused::Broken),
                 _ => Ok(None),
             };
         };
-        let head = from + head;
-        self.scanned = head;
-        let text = String::from_utf8_lossy(&self.buffer[..head]).into_owned();
+        let end = from + end;
+        let text = String::from_utf8_lossy(&self.buffer[..end]);
         let mut lines = text.split("\r\n");
         let start = start(lines.next().unwrap_or_default()).ok_or(Refused::Broken)?;
         let headers: Vec<(&str, &str)> = lines.filter_map(|line| line.split_once(':')).collect();
@@ -148,81 +257,48 @@ impl Parser {
                 .filter(|(key, _)| key.eq_ignore_ascii_case(name));
             found.next().map(|(_, value)| value.trim())
         };
-        let begin = head + 4;
-        let is_chunked = header("transfer-encoding").is_some_and(|value| value.contains("chunked"));
+        let lower = |name: &str| header(name).unwrap_or_default().to_ascii_lowercase();
+        let is_chunked = lower("transfer-encoding").contains("chunked");
         let length = header("content-length")
             .map(str::parse::<usize>)
             .transpose();
         let length = length.map_err(|_| Refused::Broken)?;
         let has_body = match start {
             Start::Request { .. } => is_chunked || length.is_some(),
-            Start::Answer { status } => !matches!(status, 100..=199 | 204 | 304),
-        };
-        let (body, end) = match (has_body, is_chunked, length) {
-            (false, ..) => (Vec::new(), begin),
-            (true, true, _) => match chunks(&self.buffer[begin..])? {
-                Some((body, used)) => (body, begin + used),
-                None => {
-                    // Reading the chunks anew with each segment would cost the square of their bytes.
-                    self.wanted = self.buffer.len() + self.buffer.len() / 8 + 1;
-                    return Ok(None);
-                }
-            },
-            (true, false, Some(length)) => {
-                if length > BODY_BYTES_MAX {
-                    return Err(Refused::Broken);
-                }
-                let end = begin + length;
-                match self.buffer.get(begin..end) {
-                    Some(body) => (body.to_vec(), end),
-                    None => {
-                        self.wanted = end;
-                        return Ok(None);
-                    }
-                }
-            }
-            (true, false, None) => {
-                let rest = &self.buffer[begin..];
-                if rest.len() > BODY_BYTES_MAX {
-                    return Err(Refused::Broken);
-                }
-                if !is_ended {
-                    self.wanted = self.buffer.len() + 1;
-                    return Ok(None);
-                }
-                (rest.to_vec(), self.buffer.len())
+            Start::Answer { status } => {
+                let is_head = asked.front().is_some_and(|asked| asked.is_head);
+                !is_head && !matches!(status, 100..=199 | 204 | 304)
             }
         };
-        let coding = header("content-encoding")
-            .unwrap_or_default()
-            .to_ascii_lowercase();
-        let body = match coding.as_str() {
-            "gzip" | "x-gzip" => inflate(&body).ok_or(Refused::Broken)?,
-            _ => body,
+        let body = match (has_body, is_chunked, length) {
+            (false, ..) => Body::Bytes(0),
+            (true, true, _) => Body::Chunks(Chunks::default()),
+            (true, false, Some(length)) if length > BODY_BYTES_MAX => return Err(Refused::Broken),
+            (true, false, Some(length)) => Body::Bytes(length),
+            (true, false, None) => Body::Rest,
         };
-        let message = HttpMessage {
-            start,
+        Ok(Some(Head {
             content_type: header("content-type").unwrap_or_default().to_owned(),
-            coding,
+            coding: lower("content-encoding"),
+            length: end + 4,
+            start,
             body,
-            began_ns: self.began_ns,
-            ended_ns: at_ns,
-        };
-        Ok(Some((message, end)))
+        }))
     }
 }
 
+const STARTS: [&[u8]; 7] = [
+    b"HTTP/1.",
+    b"POST ",
+    b"GET ",
+    b"HEAD ",
+    b"PUT ",
+    b"DELETE ",
+    b"OPTIONS ",
+];
+
 /// Whether bytes may begin a message.
 fn is_start(bytes: &[u8]) -> bool {
-    const STARTS: [&[u8]; 7] = [
-        b"HTTP/1.",
-        b"POST ",
-        b"GET ",
-        b"HEAD ",
-        b"PUT ",
-        b"DELETE ",
-        b"OPTIONS ",
-    ];
     let begins = |start: &&[u8]| {
         let shared = start.len().min(bytes.len());
         bytes[..shared] == start[..shared]
@@ -243,61 +319,91 @@ fn start(line: &str) -> Option<Start> {
     })
 }
 
-/// The content of chunks and their bytes; `None` before the last.
-fn chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, Refused> {
-    /// Digits of the length of a chunk, with extensions.
-    const LINE_BYTES_MAX: usize = 256;
-    let mut body = Vec::new();
-    let mut at = 0;
-    loop {
-        let rest = &bytes[at..];
-        let line = rest
-            .windows(2)
-            .take(LINE_BYTES_MAX)
-            .position(|two| two == b"\r\n");
-        let Some(line) = line else {
-            return match rest.len() {
-                LINE_BYTES_MAX.. => Err(Refused::Broken),
-                _ => Ok(None),
-            };
-        };
-        let digits = rest[..line]
-            .split(|byte| *byte == b';')
-            .next()
-            .unwrap_or_default();
-        let digits = std::str::from_utf8(digits).map_err(|_| Refused::Broken)?;
-        let length = usize::from_str_radix(digits.trim(), 16).map_err(|_| Refused::Broken)?;
-        at += line + 2;
-        if length > BODY_BYTES_MAX - body.len() {
-            return Err(Refused::Broken);
-        }
-        if length == 0 {
-            return trailer(bytes, at).map(|end| end.map(|end| (body, end)));
-        }
-        let Some(chunk) = bytes.get(at..at + length) else {
-            return Ok(None);
-        };
-        body.extend_from_slice(chunk);
-        at += length;
-        match bytes.get(at..at + 2) {
-            Some(b"\r\n") => at += 2,
-            Some(_) => return Err(Refused::Broken),
-            None => return Ok(None),
-        }
-    }
+/// Chunks, read as far as they have arrived.
+#[derive(Debug, Default)]
+struct Chunks {
+    body: Vec<u8>,
+    /// The end of the last chunk that was read, or of the last line of the trailer.
+    at: usize,
+    /// Bytes of the trailer that were read, once it is reached.
+    trailer: Option<usize>,
+    /// The end of the bytes that have no end of the line.
+    scanned: usize,
 }
 
-/// The end of the trailer that begins here: an empty line.
-fn trailer(bytes: &[u8], mut at: usize) -> Result<Option<usize>, Refused> {
-    let begin = at;
-    loop {
-        let rest = &bytes[at..];
-        match rest.windows(2).position(|two| two == b"\r\n") {
-            Some(0) => return Ok(Some(at + 2)),
-            Some(line) if at - begin + line <= HEAD_BYTES_MAX => at += line + 2,
-            None if rest.len() <= HEAD_BYTES_MAX => return Ok(None),
-            _ => return Err(Refused::Broken),
+impl Chunks {
+    /// Reads on; returns the bytes of all, or `None` before the last.
+    fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refused> {
+        /// Digits of the length of a chunk, with extensions.
+        const LINE_BYTES_MAX: usize = 256;
+        while self.trailer.is_none() {
+            let rest = &bytes[self.at..];
+            let line = rest
+                .windows(2)
+                .take(LINE_BYTES_MAX)
+                .position(|two| two == b"\r\n");
+            let Some(line) = line else {
+                return match rest.len() {
+                    LINE_BYTES_MAX.. => Err(Refused::Broken),
+                    _ => Ok(None),
+                };
+            };
+            let digits = rest[..line]
+                .split(|byte| *byte == b';')
+                .next()
+                .unwrap_or_default();
+            let digits = std::str::from_utf8(digits).map_err(|_| Refused::Broken)?;
+            let length = usize::from_str_radix(digits.trim(), 16).map_err(|_| Refused::Broken)?;
+            if length > BODY_BYTES_MAX - self.body.len() {
+                return Err(Refused::Broken);
+            }
+            let begin = line + 2;
+            if length == 0 {
+                self.at += begin;
+                self.trailer = Some(0);
+                break;
+            }
+            let end = begin + length;
+            match rest.get(end..end + 2) {
+                Some(b"\r\n") => {}
+                Some(_) => return Err(Refused::Broken),
+                None => return Ok(None),
+            }
+            self.body.extend_from_slice(&rest[begin..end]);
+            self.at += end + 2;
         }
+        self.read_trailer(bytes)
+    }
+
+    /// The end of the trailer: an empty line.
+    fn read_trailer(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refused> {
+        loop {
+            let from = self.scanned.max(self.at);
+            let mut twos = bytes[from.min(bytes.len())..].windows(2);
+            let line = twos.position(|two| two == b"\r\n").map(|at| from + at);
+            let line_bytes = line.unwrap_or(bytes.len()) - self.at;
+            let trailer = self.trailer.get_or_insert(0);
+            if *trailer + line_bytes > HEAD_BYTES_MAX {
+                return Err(Refused::Broken);
+            }
+            let Some(end) = line else {
+                // The carriage return of the end may be there.
+                self.scanned = bytes.len().saturating_sub(1);
+                return Ok(None);
+            };
+            if line_bytes == 0 {
+                return Ok(Some(end + 2));
+            }
+            *trailer += line_bytes + 2;
+            self.at = end + 2;
+        }
+    }
+
+    /// The caller removes the bytes that were read, of this number.
+    fn forget(&mut self) -> usize {
+        let read = std::mem::take(&mut self.at);
+        self.scanned = self.scanned.saturating_sub(read);
+        read
     }
 }
 
@@ -318,10 +424,13 @@ mod tests {
     fn read(pieces: &[&str]) -> (Vec<HttpMessage>, Parser) {
         let mut parser = Parser::default();
         let mut messages = Vec::new();
+        let mut asked = VecDeque::new();
         for (index, piece) in pieces.iter().enumerate() {
             let at = index as u64;
             parser
-                .take(at, piece.as_bytes(), |message| messages.push(message))
+                .take(at, piece.as_bytes(), &mut asked, |message| {
+                    messages.push(message);
+                })
                 .unwrap();
         }
         (messages, parser)
@@ -345,14 +454,64 @@ mod tests {
     fn an_answer_without_length_ends_with_its_connection() {
         let (messages, mut parser) = read(&["HTTP/1.0 200 OK\r\n\r\nab", "c"]);
         assert!(messages.is_empty());
-        assert_eq!(parser.end(2).unwrap().body, b"abc");
+        let mut bodies = Vec::new();
+        let is_cut = parser.end(&mut VecDeque::new(), |message| bodies.push(message.body));
+        assert_eq!((bodies, is_cut), (vec![b"abc".to_vec()], false));
+    }
+
+    #[test]
+    fn an_answer_to_head_has_no_body() {
+        let request = |at_ns, is_head| Asked {
+            at_ns,
+            is_head,
+            may_be_answered: false,
+        };
+        let mut asked = VecDeque::from([request(1, true), request(2, false)]);
+        let mut messages = Vec::new();
+        let answers = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n\
+            HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab";
+        let mut parser = Parser::default();
+        let taken = parser.take(5, answers, &mut asked, |message| {
+            messages.push((message.asked_ns, message.body));
+        });
+        assert_eq!(taken, Ok(()));
+        assert_eq!(messages, [(Some(1), vec![]), (Some(2), b"ab".to_vec())]);
+    }
+
+    #[test]
+    fn chunks_end_where_they_end_however_they_are_cut() {
+        let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n".to_owned()
+            + &"1\r\nx\r\n".repeat(1_000)
+            + "0\r\na: b\r\n\r\n";
+        let whole = chunked + "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
+        for size in [1, 7, 1_400, whole.len()] {
+            let pieces: Vec<&str> = whole
+                .as_bytes()
+                .chunks(size)
+                .map(|piece| std::str::from_utf8(piece).unwrap())
+                .collect();
+            let (messages, parser) = read(&pieces);
+            let bodies: Vec<_> = messages.iter().map(|one| one.body.len()).collect();
+            assert_eq!((bodies, parser.bytes()), (vec![1_000, 3], 0), "{size}");
+        }
+    }
+
+    #[test]
+    fn the_rest_of_a_message_after_a_gap_is_passed_over() {
+        let (_, mut parser) = read(&["POST /a HTTP/1.1\r\nContent-Length: 9\r\n\r\nab"]);
+        assert!(parser.skip());
+        let mut count = 0;
+        let mut take = |bytes: &[u8]| parser.take(0, bytes, &mut VecDeque::new(), |_| count += 1);
+        assert_eq!(take(b"defghi"), Ok(()));
+        assert_eq!(take(b"GET / HTTP/1.1\r\n\r\n"), Ok(()));
+        assert_eq!(count, 1);
     }
 
     #[test]
     fn other_protocols_are_passed_over_until_a_message_begins() {
         let mut parser = Parser::default();
         let mut count = 0;
-        let mut take = |bytes: &[u8]| parser.take(0, bytes, |_| count += 1);
+        let mut take = |bytes: &[u8]| parser.take(0, bytes, &mut VecDeque::new(), |_| count += 1);
         assert_eq!(take(b"\x16\x03\x01"), Err(Refused::Other));
         assert_eq!(take(b"\x17"), Ok(()));
         assert_eq!(take(b"GET / HTTP/1.1\r\n\r\n"), Ok(()));

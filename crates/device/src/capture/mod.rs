@@ -2,7 +2,7 @@
 //!
 //! [`Capture`] reads the packets of a file, [`Conversations`] makes messages of them: datagrams, reassembled from
 //! fragments, and requests and answers of HTTP/1.1, reassembled from TCP. The content is left as it was sent, but
-//! for chunks and gzip.
+//! for chunks and gzip. Bytes that a connection lacks are reported between its messages, as [`Carrier::Gap`].
 //!
 //! Captures are strangers' bytes, and incomplete: everything is bounded, and what is missing, too large or not
 //! understood is counted in [`Losses`]. Sources: draft-ietf-opsawg-pcap and -pcapng; RFC 791, 8200, 768, 9293, 9112.
@@ -61,6 +61,11 @@ pub enum Carrier {
         /// Time from the last byte of the request to the first byte of the answer, if the request is known.
         after: Option<Duration>,
     },
+    /// No message: bytes of a TCP connection that the capture lacks.
+    Gap {
+        /// Their number.
+        missing_bytes: u64,
+    },
 }
 
 /// What could not be made into messages.
@@ -76,6 +81,8 @@ pub struct Losses {
     pub incomplete_datagrams: u64,
     /// Gaps in TCP connections.
     pub gaps: u64,
+    /// Messages of HTTP whose end is not in the capture.
+    pub incomplete_messages: u64,
     /// Connections that are no HTTP/1.1, as those with TLS.
     pub other_connections: u64,
     /// Messages of HTTP that are too large or broken.

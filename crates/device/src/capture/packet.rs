@@ -32,8 +32,11 @@ pub(super) struct Segment {
     pub(super) from: SocketAddr,
     pub(super) to: SocketAddr,
     pub(super) sequence: u32,
+    /// The number that the sender expects next.
+    pub(super) acknowledged: Option<u32>,
     pub(super) is_first: bool,
     pub(super) is_last: bool,
+    pub(super) is_reset: bool,
     pub(super) bytes: Vec<u8>,
 }
 
@@ -282,13 +285,16 @@ fn transport(from: IpAddr, to: IpAddr, protocol: u8, bytes: &[u8]) -> Result<Pac
     let head = bytes.get(..20).ok_or(NoPacket::Broken)?;
     let begin = usize::from(head[12] >> 4) * 4;
     let flags = head[13];
-    let sequence = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
+    let number =
+        |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     Ok(Packet::Tcp(Segment {
         from,
         to,
-        sequence,
+        sequence: number(4),
+        acknowledged: (flags & 0x10 != 0).then(|| number(8)),
         is_first: flags & 0x02 != 0,
-        is_last: flags & 0x05 != 0,
+        is_last: flags & 0x01 != 0,
+        is_reset: flags & 0x04 != 0,
         bytes: match begin {
             20.. => bytes.get(begin..).ok_or(NoPacket::Broken)?.to_vec(),
             _ => return Err(NoPacket::Broken),

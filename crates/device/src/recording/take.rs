@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use chappe_dpws::Dialect;
 use chappe_dpws::metadata::{Host, Hosted, Metadata, Relationship};
@@ -89,8 +89,39 @@ pub async fn record(
     Ok(files.summary)
 }
 
-/// An event of the service with this index.
-type Heard = (usize, Notification);
+/// An event of a service.
+#[derive(Debug)]
+struct Heard {
+    /// The index of the service.
+    service: usize,
+    /// When it was received. The clock of the host may be set meanwhile, this one not.
+    at: Instant,
+    event: Notification,
+}
+
+/// What arrives from a service before its subscription is granted.
+#[derive(Debug, Default)]
+struct Early {
+    events: Vec<Heard>,
+    left_out: usize,
+}
+
+impl Early {
+    /// Keeps an event; whether the subscription is granted.
+    fn take(&mut self, service: usize, delivery: Delivery) -> bool {
+        match delivery {
+            Delivery::Subscribed { .. } => return true,
+            Delivery::Notification(_) if self.events.len() == EVENTS_QUEUED => self.left_out += 1,
+            Delivery::Notification(event) => self.events.push(Heard {
+                service,
+                at: Instant::now(),
+                event,
+            }),
+            _ => {}
+        }
+        false
+    }
+}
 
 /// Subscribes to all events, and waits until the device has granted them.
 async fn subscribe(
@@ -114,13 +145,11 @@ async fn subscribe(
                 continue;
             }
         };
-        let mut first = None;
+        let mut early = Early::default();
         let granted = async {
             while let Some(delivery) = subscription.next().await {
-                match delivery {
-                    Delivery::Subscribed { .. } => return true,
-                    Delivery::Notification(event) => first = Some(event),
-                    _ => {}
+                if early.take(index, delivery) {
+                    return true;
                 }
             }
             false
@@ -130,19 +159,31 @@ async fn subscribe(
             summary.notes.push(note);
             continue;
         }
+        if early.left_out > 0 {
+            let note = format!(
+                "{}: {} events before the subscription was granted are left out",
+                service.id, early.left_out
+            );
+            summary.notes.push(note);
+        }
         let sender = sender.clone();
         listening.spawn(async move {
-            let mut next = first;
-            loop {
-                if let Some(event) = next.take()
-                    && sender.send((index, event)).await.is_err()
-                {
+            for heard in early.events {
+                if sender.send(heard).await.is_err() {
                     return;
                 }
-                match subscription.next().await {
-                    Some(Delivery::Notification(event)) => next = Some(event),
-                    Some(_) => {}
-                    None => return,
+            }
+            while let Some(delivery) = subscription.next().await {
+                let Delivery::Notification(event) = delivery else {
+                    continue;
+                };
+                let heard = Heard {
+                    service: index,
+                    at: Instant::now(),
+                    event,
+                };
+                if sender.send(heard).await.is_err() {
+                    return;
                 }
             }
         });
@@ -312,18 +353,23 @@ impl Files {
     ) -> Result<(), RecordingError> {
         let head = "# milliseconds\tfile\taction\n".to_owned();
         let mut lists = vec![head; folders.len()];
-        let (begin, until) = (SystemTime::now(), Instant::now() + time);
+        let begin = Instant::now();
+        let until = begin + time;
         while !listening.is_empty() && self.summary.events < EVENTS_MAX {
-            let Ok(Some((index, event))) = timeout_at(until, events.recv()).await else {
+            let Ok(Some(heard)) = timeout_at(until, events.recv()).await else {
                 break;
             };
+            let Heard { service, at, event } = heard;
             self.summary.events += 1;
-            let at = event.received_at.duration_since(begin).unwrap_or_default();
+            let at = at.saturating_duration_since(begin);
             let last = event.action.rsplit(['/', ':']).next().unwrap_or_default();
             let file = format!("{:05}-{}.xml", self.summary.events, safe(last));
-            self.write(&format!("{}/{file}", folders[index]), &pretty(&event.body))?;
+            self.write(
+                &format!("{}/{file}", folders[service]),
+                &pretty(&event.body),
+            )?;
             let _ = writeln!(
-                lists[index],
+                lists[service],
                 "{}\t{file}\t{}",
                 at.as_millis(),
                 cell(&event.action)
@@ -346,4 +392,67 @@ fn reads(operation: &Operation, calls: &[String]) -> bool {
     let is_named = calls.contains(&operation.name);
     let is_request = operation.kind == OperationKind::RequestResponse;
     is_request && (is_named || operation.name.starts_with("Get"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(number: usize) -> Notification {
+        Notification {
+            action: format!("urn:test/Event{number}"),
+            body: Element::new(chappe_xml::Name::new("urn:test", "Event")),
+            // A clock that was set back.
+            received_at: std::time::SystemTime::UNIX_EPOCH,
+        }
+    }
+
+    #[test]
+    fn all_events_before_the_grant_are_kept() {
+        let mut early = Early::default();
+        for number in 0..3 {
+            assert!(!early.take(1, Delivery::Notification(event(number))));
+        }
+        let granted = Duration::from_secs(60);
+        assert!(early.take(1, Delivery::Subscribed { granted }));
+        let actions = early.events.iter().map(|heard| heard.event.action.as_str());
+        let actions: Vec<_> = actions.collect();
+        assert_eq!(
+            actions,
+            ["urn:test/Event0", "urn:test/Event1", "urn:test/Event2"]
+        );
+        assert_eq!(early.left_out, 0);
+    }
+
+    #[tokio::test]
+    async fn the_time_of_an_event_does_not_depend_on_the_clock_of_the_host() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut files = Files::new(folder.path()).unwrap();
+        files.folder("1-x").unwrap();
+        let (sender, receiver) = mpsc::channel(EVENTS_QUEUED);
+        let mut listening = JoinSet::new();
+        listening.spawn(std::future::pending());
+        let now = Instant::now();
+        for seconds in [100, 200] {
+            let heard = Heard {
+                service: 0,
+                at: now + Duration::from_secs(seconds),
+                event: event(1),
+            };
+            sender.send(heard).await.unwrap();
+        }
+        let time = Duration::from_millis(50);
+        let folders = ["1-x".to_owned()];
+        let recorded = files
+            .events(&mut (receiver, listening), &folders, time)
+            .await;
+        recorded.unwrap();
+        let list = std::fs::read_to_string(folder.path().join("1-x/events.tsv")).unwrap();
+        let times = list.lines().skip(1).map(|line| {
+            let milliseconds = line.split('\t').next().unwrap_or_default();
+            milliseconds.parse::<f64>().unwrap()
+        });
+        let times: Vec<_> = times.map(|time| (time / 1e5).round()).collect();
+        assert_eq!(times, [1.0, 2.0]);
+    }
 }

@@ -79,9 +79,17 @@ impl Printer {
         let mut complete = Vec::new();
         self.conversations
             .take(frame, |message| complete.push(message));
+        self.messages(complete);
+    }
+
+    fn messages(&mut self, complete: Vec<Message>) {
         for message in complete {
             let is_wanted = |device: IpAddr| [message.from.ip(), message.to.ip()].contains(&device);
             if !self.device.is_none_or(is_wanted) {
+                continue;
+            }
+            if let Carrier::Gap { missing_bytes } = message.carrier {
+                self.gap(&message, missing_bytes);
                 continue;
             }
             match self.decoder.decode(&message) {
@@ -91,8 +99,11 @@ impl Printer {
         }
     }
 
-    /// Prints the counts, and what could not be read.
-    pub(super) fn end(&self) {
+    /// Prints the messages that end with the capture, the counts, and what could not be read.
+    pub(super) fn end(&mut self) {
+        let mut complete = Vec::new();
+        self.conversations.end(|message| complete.push(message));
+        self.messages(complete);
         let losses = self.conversations.losses();
         let lost = losses_named(&losses);
         if self.json {
@@ -115,6 +126,21 @@ impl Printer {
         }
     }
 
+    fn gap(&self, place: &Message, missing_bytes: u64) {
+        let at = format_date_time(i64::try_from(place.at_ns).unwrap_or(i64::MAX));
+        if self.json {
+            output::json(&json!({
+                "event": "gap", "at": at, "from": place.from, "to": place.to,
+                "missing_bytes": missing_bytes,
+            }));
+            return;
+        }
+        output::line(format_args!(
+            "{at}  {} > {}  gap: {missing_bytes} bytes are not in the capture",
+            place.from, place.to
+        ));
+    }
+
     fn print(&mut self, message: &Message, decoded: &Decoded) {
         self.messages += 1;
         self.dropped += u64::from(decoded.dropped.is_some());
@@ -123,6 +149,8 @@ impl Printer {
             Carrier::Datagram => ("datagram", String::new(), None),
             Carrier::Request { method, target } => ("request", format!("{method} {target}"), None),
             Carrier::Answer { status, after } => ("answer", status.to_string(), *after),
+            // Printed on its own.
+            Carrier::Gap { .. } => return,
         };
         if self.json {
             let us = |time: Duration| time.as_secs_f64() * 1e6;
@@ -178,7 +206,7 @@ impl Printer {
     }
 }
 
-fn losses_named(losses: &Losses) -> [(&'static str, u64); 8] {
+fn losses_named(losses: &Losses) -> [(&'static str, u64); 9] {
     [
         ("packets of other protocols", losses.other_packets),
         ("packets with broken headers", losses.broken_packets),
@@ -188,6 +216,7 @@ fn losses_named(losses: &Losses) -> [(&'static str, u64); 8] {
             losses.incomplete_datagrams,
         ),
         ("gaps in connections", losses.gaps),
+        ("messages without their end", losses.incomplete_messages),
         ("connections without HTTP", losses.other_connections),
         ("broken or large messages", losses.broken_messages),
         ("connections forgotten", losses.forgotten),

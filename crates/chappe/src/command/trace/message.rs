@@ -62,12 +62,13 @@ impl Decoder {
         })
     }
 
-    /// Decodes a message; `None` if it is of another protocol.
+    /// Decodes a message; `None` if it is of another protocol or a gap.
     pub(super) fn decode(&mut self, message: &Message) -> Option<Decoded> {
         let started = Instant::now();
         let mut decoded = match message.carrier {
             Carrier::Datagram => self.datagram(message)?,
             Carrier::Request { .. } | Carrier::Answer { .. } => http(message),
+            Carrier::Gap { .. } => return None,
         };
         decoded.decoding = started.elapsed();
         Some(decoded)
