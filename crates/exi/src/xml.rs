@@ -28,7 +28,7 @@ use alloc::string::{String, ToString};
 
 use chappe_xml::{EventSink, EventSource, Namespace, Reason};
 
-use crate::{Error, Event, Float, Name, StreamReader, StreamWriter, Value};
+use crate::{Cause, Error, Event, Float, Name, StreamReader, StreamWriter, Value};
 
 /// Encodes the events of a document to a stream.
 #[derive(Debug)]
@@ -89,9 +89,17 @@ fn exi_value<'a>(value: &'a chappe_xml::Value<'_>) -> Value<'a> {
 
 /// Converts an error to the other model, with its offset in bytes.
 fn converted_error(error: Error) -> chappe_xml::Error {
+    let reason = match error.cause {
+        // Its name is that of a field of this crate's limits.
+        Cause::Limit { limit, bound } => Reason::Limit {
+            limit,
+            bound: usize::try_from(bound).unwrap_or(usize::MAX),
+        },
+        _ => Reason::Malformed(error.to_string()),
+    };
     chappe_xml::Error {
         offset: error.offset / 8,
-        reason: Reason::Malformed(error.to_string()),
+        reason,
     }
 }
 

@@ -7,6 +7,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use chappe_identity::{Contact, Proof, Scheme};
@@ -44,13 +45,51 @@ struct Inner {
     tls: Option<Arc<dyn Connect>>,
     parsers: Parsers,
     idle: Mutex<HashMap<Place, Vec<(Instant, Sender)>>>,
-    /// Peers that accept EXI, and those that refused it all the same.
-    exi: Mutex<HashMap<SocketAddr, bool>>,
+    exi: Mutex<ExiPeers>,
 }
 
 /// Peers whose acceptance of EXI is remembered; then all are forgotten. Reason: devices of a large network, about 50
 /// bytes each.
 const EXI_PEERS_MAX: usize = 4_096;
+/// How long a refusal of EXI stands. Reason: a peer that says it accepts EXI and refuses it gets one message twice in
+/// this time; a peer that was restarted gets EXI again after it.
+const EXI_REFUSAL: Duration = Duration::from_secs(600);
+
+/// Peers that accept EXI, and those that refused it all the same.
+#[derive(Default)]
+struct ExiPeers(HashMap<SocketAddr, ExiPeer>);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ExiPeer {
+    Accepts,
+    Refused(Instant),
+}
+
+impl ExiPeers {
+    fn accepts(&self, peer: SocketAddr) -> bool {
+        self.0.get(&peer) == Some(&ExiPeer::Accepts)
+    }
+
+    /// The peer says that it accepts EXI. A refusal stands for its time all the same: otherwise each message might be
+    /// sent twice.
+    fn accepted(&mut self, peer: SocketAddr, now: Instant) {
+        match self.0.get(&peer) {
+            Some(ExiPeer::Refused(since)) if now.duration_since(*since) < EXI_REFUSAL => {}
+            _ => self.note(peer, ExiPeer::Accepts),
+        }
+    }
+
+    fn refused(&mut self, peer: SocketAddr, now: Instant) {
+        self.note(peer, ExiPeer::Refused(now));
+    }
+
+    fn note(&mut self, peer: SocketAddr, what: ExiPeer) {
+        if self.0.len() >= EXI_PEERS_MAX && !self.0.contains_key(&peer) {
+            self.0.clear();
+        }
+        self.0.insert(peer, what);
+    }
+}
 
 /// The destination of a connection, with or without TLS, and what its certificate has proven.
 type Place = (SocketAddr, Scheme, Proof);
@@ -169,7 +208,7 @@ impl Client {
         })?;
         self.keep(place, sender);
         if limits.exi && exi::is_accepted(&parts.headers) {
-            self.note_exi(peer, true);
+            self.exi().accepted(peer, Instant::now());
         }
         Ok(Answer {
             status: parts.status,
@@ -188,25 +227,15 @@ impl Client {
 
     /// Whether the peer said that it accepts EXI, and has not refused any.
     pub(super) fn accepts_exi(&self, peer: SocketAddr) -> bool {
-        self.exi().get(&peer).copied().unwrap_or(false)
+        self.exi().accepts(peer)
     }
 
     /// The peer refused EXI: it gets text.
     pub(super) fn refuses_exi(&self, peer: SocketAddr) {
-        self.note_exi(peer, false);
+        self.exi().refused(peer, Instant::now());
     }
 
-    /// A refusal stands, whatever the peer says that it accepts: otherwise each message might be sent twice.
-    fn note_exi(&self, peer: SocketAddr, accepts: bool) {
-        let mut peers = self.exi();
-        if peers.len() >= EXI_PEERS_MAX && !peers.contains_key(&peer) {
-            peers.clear();
-        }
-        let noted = peers.entry(peer).or_insert(accepts);
-        *noted &= accepts;
-    }
-
-    fn exi(&self) -> MutexGuard<'_, HashMap<SocketAddr, bool>> {
+    fn exi(&self) -> MutexGuard<'_, ExiPeers> {
         // Every change is one step.
         self.0.exi.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -385,5 +414,33 @@ fn host(contact: &Contact) -> String {
     match contact.address {
         SocketAddr::V4(peer) => peer.to_string(),
         SocketAddr::V6(peer) => format!("[{}]:{}", peer.ip(), peer.port()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_of_exi_stands_for_its_time() {
+        let (mut peers, now) = (ExiPeers::default(), Instant::now());
+        let peer = SocketAddr::from(([127, 0, 0, 1], 80));
+        assert!(!peers.accepts(peer));
+        peers.accepted(peer, now);
+        assert!(peers.accepts(peer));
+        peers.refused(peer, now);
+        peers.accepted(peer, now + EXI_REFUSAL / 2);
+        assert!(!peers.accepts(peer));
+        peers.accepted(peer, now + EXI_REFUSAL);
+        assert!(peers.accepts(peer));
+    }
+
+    #[test]
+    fn only_so_many_peers_are_remembered() {
+        let (mut peers, now) = (ExiPeers::default(), Instant::now());
+        for port in 0..=EXI_PEERS_MAX as u16 {
+            peers.accepted(SocketAddr::from(([127, 0, 0, 1], port)), now);
+        }
+        assert_eq!(peers.0.len(), 1);
     }
 }

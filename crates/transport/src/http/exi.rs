@@ -1,7 +1,7 @@
 //! The content coding `exi` of SOAP messages (EXI 1.0, appendix F.3; RFC 7694 for its negotiation).
 //!
 //! The first message to a peer is text. Once a header Accept-Encoding of the peer has the coding, messages are EXI where
-//! that is shorter; a peer that answers one with status 415 gets text from then on. Streams name their schema: `dev1`
+//! that is shorter; a peer that refuses one gets text for the next ten minutes. Streams name their schema: `dev1`
 //! of `chappe-exi`, which has SOAP, WS-Addressing, WS-Eventing and DPWS. They preserve prefixes and the lexical form of
 //! values, so that a message is the same whichever way it came. Not covered: schemas of services; messages that are
 //! signed, because comments and the choice between two prefixes of one namespace are not preserved.
@@ -10,8 +10,10 @@ use std::cell::RefCell;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use chappe_exi::{Decoder, Encoder, HeaderOptions, MessageSchema, Options, Schema, SchemaId, xml};
-use chappe_xml::{Event, EventSink as _, EventSource as _, Limits, text};
+use chappe_exi::{
+    Cause, Decoder, Encoder, HeaderOptions, MessageSchema, Options, Schema, SchemaId, xml,
+};
+use chappe_xml::{Event, EventSink as _, EventSource as _, Limits, Reason, text};
 use hyper::HeaderMap;
 use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 
@@ -150,10 +152,16 @@ fn limits(bound: usize) -> chappe_exi::Limits {
 }
 
 fn decode_with(decoder: &mut Decoder, bytes: &[u8], bound: usize) -> Result<String, BodyError> {
-    let broken = |_| BodyError::Encoding;
+    let broken = |error: chappe_xml::Error| match error.reason {
+        Reason::Limit { limit, .. } => beyond(limit),
+        _ => BodyError::Encoding,
+    };
     let reading = decoder
         .begin(bytes, None)
-        .map_err(|_| BodyError::Encoding)?;
+        .map_err(|error| match error.cause {
+            Cause::Limit { limit, .. } => beyond(limit),
+            _ => BodyError::Encoding,
+        })?;
     let mut source = xml::Source::new(reading);
     let mut writer = text::Writer::default();
     let mut scope = Scope::default();
@@ -167,6 +175,15 @@ fn decode_with(decoder: &mut Decoder, bytes: &[u8], bound: usize) -> Result<Stri
         }
     }
     writer.finish().map_err(broken)
+}
+
+/// The error of a stream beyond this limit of [`chappe_exi::Limits`]. Those that follow the bound mean that a larger
+/// bound may do.
+fn beyond(limit: &str) -> BodyError {
+    match limit {
+        "string_characters" | "table_bytes" | "block_bytes" => BodyError::TooLarge,
+        _ => BodyError::Encoding,
+    }
 }
 
 /// The names and declarations of open elements, within the limits of a text. Reason: the time to write an element as
@@ -255,6 +272,20 @@ mod tests {
         assert!(bomb.len() < 10_000, "{} bytes", bomb.len());
         assert!(matches!(decode(&bomb, BOUND), Err(BodyError::TooLarge)));
         assert!(decode(&bomb, 4 << 20).is_ok());
+    }
+
+    #[test]
+    fn values_beyond_the_bound_are_too_large_and_not_broken() {
+        let long = format!("<a>{}</a>", "x".repeat(66_000));
+        let values: String = (0..8_000)
+            .map(|number| format!("<b>{}.{}</b>", number * 7_919, number * 104_729 % 1_000_003))
+            .collect();
+        for text in [long, format!("<a>{values}</a>")] {
+            let stream = encoded(text.as_bytes());
+            let small = decode(&stream, SMALL_BYTES);
+            assert!(matches!(small, Err(BodyError::TooLarge)), "{small:?}");
+            assert_eq!(decode(&stream, BOUND).unwrap(), text);
+        }
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl Client {
             AddressingVersion::V200408 => HeaderValue::from_static(SOAP_MEDIA_TYPE),
             AddressingVersion::V200508 => content_type(&addressing.action),
         };
-        let answer = self.post(contact, kind, text).await?;
+        let answer = self.post(contact, kind, text, is_not_understood).await?;
         let (peer, bound) = (contact.address, self.limits().body_bytes);
         let bytes = answer.body.len();
         let read = move || read_answer(peer, &answer, bound);
@@ -82,7 +82,8 @@ impl Client {
     }
 
     /// Sends the text of a message with this action, as EXI where the peer accepts that, and ignores the content of
-    /// the answer.
+    /// the answer. It may be sent twice: EXI that is refused with any status 4xx, or 501, without a SOAP message is
+    /// sent again as text.
     ///
     /// # Errors
     /// There is no answer.
@@ -92,7 +93,8 @@ impl Client {
         action: &str,
         text: String,
     ) -> Result<Answer, Error> {
-        self.post(contact, content_type(action), text).await
+        let again = |status: StatusCode| status.is_client_error() || is_not_understood(status);
+        self.post(contact, content_type(action), text, again).await
     }
 
     async fn post(
@@ -100,9 +102,10 @@ impl Client {
         contact: &Contact,
         content_type: HeaderValue,
         text: String,
+        again: fn(StatusCode) -> bool,
     ) -> Result<Answer, Error> {
         let text = Bytes::from(text);
-        if let Some(answer) = self.post_exi(contact, &text).await? {
+        if let Some(answer) = self.post_exi(contact, &text, again).await? {
             return Ok(answer);
         }
         let mut headers = HeaderMap::new();
@@ -110,8 +113,14 @@ impl Client {
         self.request(contact, Method::POST, headers, text).await
     }
 
-    /// Sends a message as EXI; `None` if the peer does not accept that, or not this message.
-    async fn post_exi(&self, contact: &Contact, text: &Bytes) -> Result<Option<Answer>, Error> {
+    /// Sends a message as EXI; `None` if it is to be sent as text: the peer does not accept EXI, or refused this
+    /// message with a status for which it may be sent again.
+    async fn post_exi(
+        &self,
+        contact: &Contact,
+        text: &Bytes,
+        again: fn(StatusCode) -> bool,
+    ) -> Result<Option<Answer>, Error> {
         let peer = contact.address;
         if !self.accepts_exi(peer) {
             return Ok(None);
@@ -125,12 +134,30 @@ impl Client {
         let mut headers = HeaderMap::new();
         exi::set_headers(&mut headers);
         let answer = self.request(contact, Method::POST, headers, body).await?;
-        if answer.status != StatusCode::UNSUPPORTED_MEDIA_TYPE {
+        let status = answer.status;
+        let is_refusal = status == StatusCode::UNSUPPORTED_MEDIA_TYPE
+            || !status.is_success() && !is_soap(&answer.headers);
+        if !is_refusal {
             return Ok(Some(answer));
         }
+        // Another program may have taken the peer's address, one that does not know EXI.
         self.refuses_exi(peer);
-        Ok(None)
+        Ok((!again(status)).then_some(answer))
     }
+}
+
+/// Whether a peer did not understand a body, so that nothing was done. A peer that reads SOAP answers with a fault.
+fn is_not_understood(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::UNSUPPORTED_MEDIA_TYPE | StatusCode::BAD_REQUEST | StatusCode::NOT_IMPLEMENTED
+    )
+}
+
+fn is_soap(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let kind = kind.and_then(|kind| kind.get(..SOAP_MEDIA_TYPE.len()));
+    kind.is_some_and(|kind| kind.eq_ignore_ascii_case(SOAP_MEDIA_TYPE.as_bytes()))
 }
 
 /// The media type with the action, unless the action has characters that are invalid in a parameter.

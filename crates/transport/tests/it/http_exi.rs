@@ -95,7 +95,7 @@ async fn one_end_without_it_gets_text() {
 }
 
 #[tokio::test]
-async fn status_415_leads_back_to_text_for_good() {
+async fn status_415_leads_back_to_text() {
     let seen = Seen::default();
     let noted = Arc::clone(&seen);
     // It claims to accept what it refuses.
@@ -122,6 +122,87 @@ async fn status_415_leads_back_to_text_for_good() {
     }
     let exi = Some("exi".to_owned());
     assert_eq!(*seen.lock().unwrap(), [None, exi, None, None]);
+}
+
+#[tokio::test]
+async fn another_program_at_the_address_gets_text() {
+    let exi = Some("exi".to_owned());
+    // The status of its page for EXI, and whether a call and an event are sent again.
+    for (status, call_again, event_again) in [
+        (StatusCode::BAD_REQUEST, true, true),
+        (StatusCode::NOT_IMPLEMENTED, true, true),
+        (StatusCode::METHOD_NOT_ALLOWED, false, true),
+        (StatusCode::INTERNAL_SERVER_ERROR, false, false),
+    ] {
+        for (is_event, again) in [(false, call_again), (true, event_again)] {
+            let seen = Seen::default();
+            let noted = Arc::clone(&seen);
+            let handler = move |request: Request| {
+                let coding = coding(&request.headers);
+                noted.lock().unwrap().push(coding.clone());
+                async move {
+                    match coding {
+                        Some(_) => Response::empty(status),
+                        None => Response::soap(&envelope("urn:x/Answer"))
+                            .with_header(header::ACCEPT_ENCODING, "exi".parse().unwrap()),
+                    }
+                }
+            };
+            let limits = ServerLimits {
+                exi: true,
+                ..ServerLimits::default()
+            };
+            let server = Server::bind(LOOPBACK, limits, Drops::default(), handler).unwrap();
+            let (client, to) = (client(true), contact(&server));
+            let mut failed = Vec::new();
+            for _ in 0..3 {
+                let sent = envelope("urn:x/Ask");
+                failed.push(match is_event {
+                    true => {
+                        let posted = client.post_text(&to, "urn:x/Ask", sent.to_text()).await;
+                        !posted.unwrap().status.is_success()
+                    }
+                    false => client.exchange_soap(&to, &sent).await.is_err(),
+                });
+            }
+            let what = format!("{status}, event: {is_event}");
+            assert_eq!(failed, [false, !again, false], "{what}");
+            let mut wanted = vec![None, exi.clone(), None];
+            wanted.extend(again.then_some(None));
+            assert_eq!(*seen.lock().unwrap(), wanted, "{what}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn large_values_arrive_both_ways() {
+    let seen = Seen::default();
+    let noted = Arc::clone(&seen);
+    let handler = move |request: Request| {
+        noted.lock().unwrap().push(coding(&request.headers));
+        async move { Response::soap(&Envelope::parse(&request.body).unwrap()) }
+    };
+    let limits = ServerLimits {
+        exi: true,
+        ..ServerLimits::default()
+    };
+    let server = Server::bind(LOOPBACK, limits, Drops::default(), handler).unwrap();
+    let (client, to) = (client(true), contact(&server));
+    let value = |text: String| Element::new(Name::new("urn:x", "value")).with_text(text);
+    let numbers = (0..8_000).map(|number: u64| value(format!("0.{}", number * 104_729 + 7)));
+    let long =
+        Element::new(Name::new("urn:x", "Values")).with_children([value("x".repeat(66_000))]);
+    let many = Element::new(Name::new("urn:x", "Values")).with_children(numbers);
+    for body in [long, many] {
+        for _ in 0..2 {
+            let addressing = Addressing::new(AddressingVersion::V200508, "urn:x/Ask");
+            let sent = Envelope::new(addressing).with_body(body.clone());
+            let answer = client.exchange_soap(&to, &sent).await.unwrap().unwrap();
+            assert_eq!(answer.body[0].children, body.children);
+        }
+    }
+    let exi = Some("exi".to_owned());
+    assert_eq!(*seen.lock().unwrap(), [None, exi.clone(), exi.clone(), exi]);
 }
 
 #[tokio::test]
