@@ -12,7 +12,7 @@ use chappe_xml::{Name, Value};
 use super::{Message, ReadError, Reader, Types, WriteError, Writer, lexical};
 use crate::schema::{
     LexicalError, NAMESPACE, XsdType, format_date_time, format_duration, parse_date_time,
-    parse_duration,
+    parse_duration, trimmed,
 };
 
 /// A value of a built-in type.
@@ -221,7 +221,9 @@ macro_rules! integer {
             }
 
             fn parse(text: &str) -> Result<Self, LexicalError> {
-                text.trim().parse().map_err(|_| lexical($name, text))
+                let invalid = || lexical($name, text);
+                let digits = trimmed(text).ok_or_else(invalid)?;
+                digits.parse().map_err(|_| invalid())
             }
         }
     )*};
@@ -241,8 +243,9 @@ impl Simple for bool {
     }
 
     fn parse(text: &str) -> Result<Self, LexicalError> {
-        let value = Value::from(text).boolean();
-        value.map_err(|_| lexical("xs:boolean", text))
+        let invalid = || lexical("xs:boolean", text);
+        let value = Value::from(trimmed(text).ok_or_else(invalid)?);
+        value.boolean().map_err(|_| invalid())
     }
 }
 
@@ -256,8 +259,9 @@ impl Simple for f64 {
     }
 
     fn parse(text: &str) -> Result<Self, LexicalError> {
-        let value = Value::from(text).double();
-        value.map_err(|_| lexical("xs:double", text))
+        let invalid = || lexical("xs:double", text);
+        let value = Value::from(trimmed(text).ok_or_else(invalid)?);
+        value.double().map_err(|_| invalid())
     }
 }
 
@@ -283,10 +287,11 @@ impl Simple for f32 {
 
     fn parse(text: &str) -> Result<Self, LexicalError> {
         let invalid = || lexical("xs:float", text);
-        let double = Value::from(text).double().map_err(|_| invalid())?;
+        let within = trimmed(text).ok_or_else(invalid)?;
+        let double = Value::from(within).double().map_err(|_| invalid())?;
         match double.is_finite() {
             // Rounding a double again could miss the nearest float.
-            true => text.trim().parse().map_err(|_| invalid()),
+            true => within.parse().map_err(|_| invalid()),
             false => Ok(double as Self),
         }
     }
@@ -334,7 +339,8 @@ impl Simple for Duration {
     }
 
     fn parse(text: &str) -> Result<Self, LexicalError> {
-        let nanoseconds = parse_duration(text)?;
+        let within = trimmed(text).ok_or_else(|| lexical("xs:duration", text))?;
+        let nanoseconds = parse_duration(within)?;
         let nanoseconds = u64::try_from(nanoseconds);
         let nanoseconds = nanoseconds.map_err(|_| lexical("xs:duration of zero or more", text))?;
         Ok(Self::from_nanos(nanoseconds))
@@ -357,11 +363,31 @@ impl Simple for SystemTime {
     }
 
     fn parse(text: &str) -> Result<Self, LexicalError> {
-        let nanoseconds = parse_date_time(text)?;
+        let within = trimmed(text).ok_or_else(|| lexical("xs:dateTime", text))?;
+        let nanoseconds = parse_date_time(within)?;
         let distance = Duration::from_nanos(nanoseconds.unsigned_abs());
         Ok(match nanoseconds < 0 {
             true => UNIX_EPOCH - distance,
             false => UNIX_EPOCH + distance,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_no_break_space_is_no_white_space() {
+        assert_eq!(i32::parse(" 5\n").unwrap(), 5);
+        assert_eq!(f32::parse("\t0.1\r").unwrap(), 0.1);
+        assert!(bool::parse(" 1 ").unwrap());
+        for wrong in ["\u{a0}1", "1\u{2003}"] {
+            assert!(i32::parse(wrong).is_err() && u64::parse(wrong).is_err());
+            assert!(f32::parse(wrong).is_err() && f64::parse(wrong).is_err());
+            assert!(bool::parse(wrong).is_err());
+        }
+        assert!(Duration::parse("PT1S\u{a0}").is_err());
+        assert!(SystemTime::parse("\u{a0}2024-01-01T00:00:00Z").is_err());
     }
 }

@@ -12,6 +12,21 @@ use super::{SimpleType, ValueFamily, XsdType, parse_date_time, parse_duration};
 /// Values of an enumeration that are named in a message. Reason: more do not fit on a screen.
 const SHOWN_MAX: usize = 24;
 
+/// White space of XML Schema. Other white space, such as a no-break space, is part of a value.
+const WHITE_SPACE: [char; 4] = [' ', '\t', '\r', '\n'];
+
+/// The text without white space of XML Schema at its ends; `None` if other white space is at one of them, which is in
+/// no number, boolean or time.
+pub(crate) fn trimmed(text: &str) -> Option<&str> {
+    let trimmed = text.trim_matches(WHITE_SPACE);
+    (trimmed.trim().len() == trimmed.len()).then_some(trimmed)
+}
+
+/// Whether XML can have the character (XML 1.0, production 2).
+fn is_char(character: char) -> bool {
+    matches!(character, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
+}
+
 /// A number as far as limits need it. Reason: 128 bits hold all integers of 64 bits exactly; larger
 /// ones are compared as `f64`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
@@ -102,10 +117,14 @@ fn length(data_type: XsdType, text: &str) -> Option<usize> {
     match data_type {
         XsdType::Base64Binary => bytes_of_base64(text),
         XsdType::HexBinary => bytes_of_hex(text),
-        XsdType::Boolean => Value::from(text).boolean().ok().map(|_| 0),
+        XsdType::Boolean => {
+            let value = Value::from(trimmed(text)?);
+            value.boolean().ok().map(|_| 0)
+        }
         XsdType::Decimal => is_decimal(text).then_some(0),
         _ => match data_type.family() {
             ValueFamily::Text => Some(text.chars().count()),
+            _ if trimmed(text) != Some(text) => None,
             _ => Number::parse(data_type, text).map(|_| 0),
         },
     }
@@ -115,19 +134,22 @@ impl SimpleType {
     /// Whether the text is one of its values. Patterns are not examined.
     #[must_use]
     pub fn permits(&self, text: &str) -> bool {
-        let trimmed = text.trim();
+        let within = text.trim_matches(WHITE_SPACE);
+        if !text.chars().all(is_char) {
+            return false;
+        }
         if !self.members.is_empty() && !self.members.iter().any(|member| member.permits(text)) {
             return false;
         }
         if self.is_list {
-            let items: Vec<&str> = trimmed.split_ascii_whitespace().collect();
+            let items: Vec<&str> = within.split_ascii_whitespace().collect();
             return self.permits_length(items.len())
                 && items.iter().all(|item| self.permits_value(item));
         }
         // White space belongs to a string only.
         let value = match self.data_type {
             XsdType::String | XsdType::NormalizedString | XsdType::AnySimpleType => text,
-            _ => trimmed,
+            _ => within,
         };
         match length(self.data_type, value) {
             Some(length) => self.permits_length(length) && self.permits_value(value),
@@ -234,5 +256,49 @@ impl SimpleType {
             ValueFamily::Bytes => "bytes",
             _ => "characters",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Facets;
+    use super::*;
+
+    fn simple(data_type: XsdType) -> SimpleType {
+        SimpleType {
+            data_type,
+            is_list: false,
+            facets: Facets::default(),
+            members: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_no_break_space_is_no_white_space() {
+        for (data_type, value) in [
+            (XsdType::Int, "5"),
+            (XsdType::Double, "5.5"),
+            (XsdType::Decimal, "5.5"),
+            (XsdType::Boolean, "true"),
+            (XsdType::Duration, "PT1S"),
+            (XsdType::DateTime, "2024-01-01T00:00:00Z"),
+        ] {
+            let simple = simple(data_type);
+            assert!(simple.permits(&format!(" \t{value}\r\n")), "{data_type:?}");
+            for wrong in ["\u{a0}", "\u{2003}", "\u{c}"] {
+                assert!(!simple.permits(&format!("{wrong}{value}")), "{data_type:?}");
+                assert!(!simple.permits(&format!("{value}{wrong}")), "{data_type:?}");
+            }
+        }
+        assert!(simple(XsdType::Token).permits("\u{a0}a"));
+    }
+
+    #[test]
+    fn a_character_that_xml_cannot_have_is_in_no_value() {
+        let text = simple(XsdType::String);
+        for wrong in ["\0", "a\u{1}", "\u{fffe}"] {
+            assert!(!text.permits(wrong), "{wrong:?}");
+        }
+        assert!(text.permits("\u{1f600} \r\t"));
     }
 }
