@@ -73,6 +73,7 @@ extern crate std;
 
 mod harness;
 mod instant;
+mod invisible;
 mod replay_window;
 mod round_trip;
 mod time_unit;
@@ -82,6 +83,7 @@ pub mod wire;
 
 pub use harness::{Harness, Invariant, Outputs, Violation};
 pub use instant::Instant;
+pub use invisible::is_invisible;
 pub use replay_window::ReplayWindow;
 pub use round_trip::RoundTripEstimator;
 pub use time_unit::time_unit;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 
+use chappe_machine::is_invisible;
 use serde::Serialize;
 
 /// The reason why a command failed.
@@ -86,9 +87,32 @@ pub fn json(value: &impl Serialize) {
     }
 }
 
-/// Prints a message to standard error.
+/// Prints a message to standard error, without characters that change what a terminal shows.
 pub fn note(text: impl fmt::Display) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", clean_lines(&text.to_string()));
+}
+
+/// Text of a device on one line for a terminal: characters that change what it shows, such as control characters and
+/// those that reverse the order of text, are U+FFFD.
+#[must_use]
+pub fn clean(text: &str) -> String {
+    text.chars().map(visible).collect()
+}
+
+/// The same, of several lines.
+fn clean_lines(text: &str) -> String {
+    let kept = |c| matches!(c, '\n' | '\t');
+    let characters = text.chars();
+    characters
+        .map(|c| if kept(c) { c } else { visible(c) })
+        .collect()
+}
+
+fn visible(character: char) -> char {
+    match is_invisible(character) {
+        true => '\u{fffd}',
+        false => character,
+    }
 }
 
 /// Prints a message to standard error, if that is a terminal.
@@ -149,11 +173,7 @@ impl fmt::Display for Table {
         for (index, row) in self.rows.iter().enumerate() {
             let mut text = String::new();
             for (cell, width) in row.iter().zip(&widths) {
-                let printable: String = cell
-                    .chars()
-                    .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-                    .collect();
-                text.push_str(&format!("{printable:<width$}  "));
+                text.push_str(&format!("{:<width$}  ", clean(cell)));
             }
             let end = if index + 1 == self.rows.len() {
                 ""
@@ -199,6 +219,18 @@ mod tests {
         let mut table = Table::new(["name", "n"]);
         table.row(["a\u{1b}[31mb".into(), "1".into()]);
         assert_eq!(table.to_string(), "name     n\na\u{fffd}[31mb  1");
+    }
+
+    #[test]
+    fn text_of_devices_changes_nothing_but_itself() {
+        assert_eq!(
+            clean("a\u{9b}31m\u{85}\n\u{202e}é"),
+            "a\u{fffd}31m\u{fffd}\u{fffd}\u{fffd}é"
+        );
+        assert_eq!(
+            clean_lines("a\u{1b}[2J\r\n\tb\u{9b}"),
+            "a\u{fffd}[2J\u{fffd}\n\tb\u{fffd}"
+        );
     }
 
     #[test]

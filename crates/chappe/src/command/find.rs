@@ -12,6 +12,8 @@ use super::session::{Answer, Session};
 use crate::cli::Find;
 use crate::output::{self, Failure, Outcome};
 
+pub(crate) use crate::output::clean;
+
 /// Searches, prints each device once it is described, and ends with the counts.
 pub(crate) fn run(flags: Find, json: bool) -> Outcome {
     network::block_on(async move {
@@ -107,7 +109,8 @@ fn print_proxies(session: &Session, json: bool) {
                 "trusted": proxy.is_trusted, "answers": proxy.answers,
             }));
         } else {
-            output::line(format_args!("proxy  {}: {state}", proxy.contact));
+            let contact = clean(&proxy.contact.to_string());
+            output::line(format_args!("proxy  {contact}: {state}"));
         }
     }
 }
@@ -133,10 +136,13 @@ fn print_drops(session: &Session, printed_reasons: &HashSet<String>, json: bool)
         }
         output::line(format_args!(
             "dropped  {} from {}: {} ({} times)",
-            dropped.reason, dropped.peer, dropped.detail, dropped.count
+            dropped.reason,
+            clean(&dropped.peer),
+            clean(&dropped.detail),
+            dropped.count
         ));
         if let Some(hint) = dropped.hint {
-            output::line(format_args!("         hint: {hint}"));
+            output::line(format_args!("         hint: {}", clean(&hint)));
         }
     }
 }
@@ -216,7 +222,7 @@ impl Device {
             output::line(format_args!("           {}", clean(reason)));
         }
         if let Some(hint) = &self.hint {
-            output::line(format_args!("           hint: {hint}"));
+            output::line(format_args!("           hint: {}", clean(hint)));
         }
     }
 }
@@ -258,11 +264,4 @@ fn offers(description: &Description) -> String {
     } else {
         words
     }
-}
-
-/// Text of a device without control characters, for a terminal.
-pub(crate) fn clean(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
 }

@@ -7,15 +7,16 @@
 mod names;
 mod types;
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use crate::schema::{NotFlatReason, Schemas};
 use crate::wsdl::{Operation, OperationKind, OperationMessage, Wsdl};
 
-use names::{Scope, comment, identifier, literal, pascal, screaming, snake};
+use names::{Scope, comment, identifier, literal, named, pascal, plain, screaming, snake};
 use types::Types;
 
-/// Items of one module. Default 4,096: an SDC provider has about 400.
+/// Items of one module, and fields of one type. Default 4,096: an SDC provider has about 400.
 const ITEMS_MAX: usize = 4_096;
 /// Bytes of one module. Default 4 MiB: the types of an SDC provider have 300 kB.
 const SOURCE_BYTES_MAX: usize = 4 << 20;
@@ -32,7 +33,7 @@ pub enum SourceError {
     Work,
     /// Too many items or bytes.
     #[error(
-        "the service has more than {ITEMS_MAX} types and operations, or {SOURCE_BYTES_MAX} bytes of them"
+        "the service has more than {ITEMS_MAX} types and operations, or fields of one type, or {SOURCE_BYTES_MAX} bytes of them"
     )]
     TooLarge,
 }
@@ -72,7 +73,7 @@ impl Modules {
         }
         let doc = comment(
             "///",
-            &format!("The messages of the service `{}`.", name.replace('`', "'")),
+            &format!("The messages of the service {}.", named(name)),
         );
         // Writing to a string cannot fail.
         let _ = write!(
@@ -89,10 +90,17 @@ impl Modules {
         Ok(())
     }
 
-    /// The source file, whose first lines say what it is about.
+    /// The source file, whose first lines say what it is about. `about` is plain text, except the last part in backticks.
     #[must_use]
     pub fn finish(self, about: &str) -> String {
-        let head = comment("//!", about).join("\n");
+        let mut parts = about.rsplitn(3, '`');
+        let about = match (parts.next(), parts.next(), parts.next()) {
+            (Some(after), Some(code), Some(before)) => {
+                format!("{}`{code}`{}", plain(before), plain(after))
+            }
+            _ => plain(about),
+        };
+        let head = comment("//!", &about).join("\n");
         format!("{head}\n{}", self.source)
     }
 }
@@ -104,7 +112,7 @@ fn module_of(wsdl: &Wsdl, schemas: &Schemas) -> Result<String, SourceError> {
         types: Types::new(schemas),
         constants: Scope::default(),
         operations: Vec::new(),
-        names: Vec::new(),
+        names: HashSet::new(),
     };
     for (_, operation) in wsdl.operations() {
         if module.operations.len() > ITEMS_MAX {
@@ -123,19 +131,18 @@ struct Module<'s> {
     constants: Scope,
     operations: Vec<String>,
     /// The names of operations and events so far.
-    names: Vec<(&'s str, OperationKind)>,
+    names: HashSet<(&'s str, OperationKind)>,
 }
 
 impl<'s> Module<'s> {
     fn operation(&mut self, operation: &'s Operation) -> Result<(), SourceError> {
         let key = (operation.name.as_str(), operation.kind);
-        if self.names.contains(&key) {
+        if !self.names.insert(key) {
             let why =
                 "an operation of another port type has this name, and is the one that it calls";
             self.left_out(operation, why);
             return Ok(());
         }
-        self.names.push(key);
         let described = match self.described(operation) {
             Err(Reason::Work) => return Err(SourceError::Work),
             Err(Reason::Other(reason)) => {
@@ -147,7 +154,7 @@ impl<'s> Module<'s> {
         let constant = self.constants.take(screaming(&operation.name));
         let doc = operation.documentation.as_deref().unwrap_or_default();
         let described = described.replace("{name}", &constant);
-        let mut lines = comment("///", doc);
+        let mut lines = comment("///", &plain(doc));
         if !lines.is_empty() {
             lines.push("///".to_owned());
         }
@@ -212,7 +219,7 @@ impl<'s> Module<'s> {
             return Ok(INFALLIBLE.to_owned());
         }
         let mut variants = Scope::default();
-        let (mut lines, mut elements) = (Vec::new(), Vec::new());
+        let (mut lines, mut elements) = (Vec::new(), HashSet::new());
         for fault in &operation.faults {
             let Some(element) = self.wsdl.element(fault) else {
                 let what = fault.name.as_deref().unwrap_or(&fault.message.local);
@@ -220,10 +227,9 @@ impl<'s> Module<'s> {
                 lines.extend(comment("    //", &text));
                 continue;
             };
-            if elements.contains(&element) {
+            if !elements.insert(element) {
                 continue;
             }
-            elements.push(element);
             let variant = variants.take(pascal(&element.local));
             let detail = match self.types.element(element) {
                 Err(NotFlatReason::Work) => return Err(Reason::Work),
@@ -248,7 +254,7 @@ impl<'s> Module<'s> {
                 .push(lines.join("\n").replace("    //", "//"));
             return Ok(INFALLIBLE.to_owned());
         }
-        let doc = format!("The faults of `{}`.", operation.name);
+        let doc = format!("The faults of {}.", named(&operation.name));
         let name = format!("{}Fault", pascal(&operation.name));
         Ok(self.types.faults(&name, &doc, &lines))
     }

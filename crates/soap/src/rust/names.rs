@@ -1,6 +1,9 @@
 //! Names and texts of Rust from names and texts of XML.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use chappe_machine::is_invisible;
 
 /// Words that are no identifiers (Rust reference, keywords, editions up to 2024).
 const KEYWORDS: [&str; 52] = [
@@ -37,25 +40,37 @@ const TAKEN: [&str; 19] = [
 /// Characters of a line of documentation.
 const LINE_MAX: usize = 92;
 
-/// The names in one scope, which differ.
+/// Characters that start code, emphasis, links, HTML, headings, quotes or tables in Markdown.
+const MARKDOWN: [char; 12] = ['`', '~', '<', '>', '[', ']', '*', '_', '#', '|', '\\', '&'];
+
+/// The names in one scope, which differ, with the last number that each was given.
 #[derive(Debug, Default)]
-pub(super) struct Scope(HashSet<String>);
+pub(super) struct Scope(HashMap<String, usize>);
 
 impl Scope {
     /// The names of types in a module.
     pub(super) fn of_types() -> Self {
-        Self(TAKEN.map(str::to_owned).into())
+        Self(TAKEN.map(|name| (name.to_owned(), 1)).into())
     }
 
     /// A name that is not taken: this one, or with the first number that makes it new.
     pub(super) fn take(&mut self, name: String) -> String {
-        let mut taken = name.clone();
-        let mut number = 2_usize;
-        while !self.0.insert(taken.clone()) {
-            taken = format!("{name}{number}");
+        let mut number = match self.0.entry(name.clone()) {
+            Entry::Vacant(entry) => {
+                entry.insert(1);
+                return name;
+            }
+            Entry::Occupied(entry) => *entry.get(),
+        };
+        loop {
             number += 1;
+            let numbered = format!("{name}{number}");
+            if let Entry::Vacant(entry) = self.0.entry(numbered.clone()) {
+                entry.insert(1);
+                self.0.insert(name, number);
+                return numbered;
+            }
         }
-        taken
     }
 }
 
@@ -129,15 +144,41 @@ pub(super) fn literal(text: &str) -> String {
     format!("{text:?}")
 }
 
-/// Characters that only format, such as those that reverse the order of text. Rust refuses them in
-/// comments.
-fn is_invisible(character: char) -> bool {
-    character.is_control()
-        || matches!(character,
-            '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+/// Text of a device for documentation: none of it is Markdown, so that it holds no code, which `cargo test` would run.
+pub(super) fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for character in text.chars() {
+        if MARKDOWN.contains(&character) {
+            plain.push('\\');
+        }
+        plain.push(character);
+    }
+    plain
 }
 
-/// Lines of a comment, each after `start`.
+/// A name of a device for documentation: as code, if it is only a name.
+pub(super) fn named(name: &str) -> String {
+    let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
+    match !name.is_empty() && name.chars().all(is_of_name) {
+        true => format!("`{name}`"),
+        false => plain(name),
+    }
+}
+
+/// The first word of a line of documentation, so that it starts no list, heading, rule or block of code.
+fn first_word(word: &str) -> String {
+    let number = word.strip_suffix(['.', ')']);
+    let is_mark = word.chars().all(|c| matches!(c, '-' | '+' | '=' | ':'));
+    match number {
+        _ if is_mark || word.starts_with("```") || word.starts_with("~~~") => format!("\\{word}"),
+        Some(number) if !number.is_empty() && number.chars().all(|c| c.is_ascii_digit()) => {
+            format!("{number}\\{}", word.get(number.len()..).unwrap_or_default())
+        }
+        _ => word.to_owned(),
+    }
+}
+
+/// Lines of a comment, each after `start`. In documentation, text of a device is [`plain`] or [`named`].
 pub(super) fn comment(start: &str, text: &str) -> Vec<String> {
     let text: String = text
         .chars()
@@ -156,6 +197,9 @@ pub(super) fn comment(start: &str, text: &str) -> Vec<String> {
                 line.push(' ');
                 line.push_str(word);
             }
+            _ if start.ends_with("///") || start.ends_with("//!") => {
+                lines.push(format!("{start} {}", first_word(word)));
+            }
             _ => lines.push(format!("{start} {word}")),
         }
     }
@@ -164,6 +208,8 @@ pub(super) fn comment(start: &str, text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -196,5 +242,45 @@ mod tests {
         let lines = comment("///", "a\u{2028}fn main\r\n() {}\u{202e} b");
         assert_eq!(lines, ["/// a fn main () {} b"]);
         assert!(comment("//", &"word ".repeat(100)).len() > 4);
+        for (text, line) in [
+            ("1. a - b", "/// 1\\. a - b"),
+            ("--- x", "/// \\--- x"),
+            ("a_b <c>", "/// a\\_b \\<c\\>"),
+        ] {
+            assert_eq!(comment("///", &plain(text)), [line]);
+        }
+        assert_eq!(named("start-pump"), "`start-pump`");
+        assert_eq!(named("a ~~~ `b`"), "a \\~\\~\\~ \\`b\\`");
+    }
+
+    #[test]
+    fn many_names_of_one_spelling_take_linear_time() {
+        let mut scope = Scope::default();
+        scope.take("a77".into());
+        let names: Vec<_> = (0..100_000).map(|_| scope.take("a".into())).collect();
+        assert_eq!(names[75..78], ["a76", "a78", "a79"]);
+    }
+
+    proptest! {
+        #[test]
+        fn documentation_of_a_device_has_no_markdown(
+            text in prop_oneof![any::<String>(), "[-`~<>\\[\\]*_#|\\\\&+=:.)0-9 \n\ta/]{0,300}"]
+        ) {
+            for start in ["///", "    //!"] {
+                for line in comment(start, &plain(&text)) {
+                    let body = line.strip_prefix(start).and_then(|line| line.strip_prefix(' ')).unwrap();
+                    prop_assert!(!body.starts_with(char::is_whitespace), "{line:?}");
+                    let first = body.split(' ').next().unwrap();
+                    prop_assert_eq!(first_word(first), first);
+                    let mut characters = body.chars();
+                    while let Some(character) = characters.next() {
+                        match character {
+                            '\\' => prop_assert!(characters.next().is_some_and(|c| c.is_ascii_punctuation())),
+                            _ => prop_assert!(!MARKDOWN.contains(&character), "{line:?}"),
+                        }
+                    }
+                }
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use chappe_xml::Name;
 
-use super::names::{Scope, comment, identifier, literal, pascal, snake};
+use super::names::{Scope, comment, identifier, literal, pascal, plain, snake};
 use super::{ITEMS_MAX, SOURCE_BYTES_MAX, SourceError};
 use crate::schema::{
     AttributeModel, ComplexType, ElementModel, Model, NotFlatReason, Occurs, Part, Schemas,
@@ -26,6 +26,8 @@ pub(super) struct Types<'s> {
     open: VecDeque<(TypeId, String)>,
     /// The namespaces of the messages' elements.
     roots: HashSet<String>,
+    /// Whether a struct or enum has more than [`ITEMS_MAX`] fields.
+    is_too_large: bool,
 }
 
 /// A struct or enum.
@@ -99,6 +101,7 @@ impl<'s> Types<'s> {
             enumerations: HashMap::new(),
             open: VecDeque::new(),
             roots: HashSet::new(),
+            is_too_large: false,
         }
     }
 
@@ -123,11 +126,16 @@ impl<'s> Types<'s> {
 
     /// Writes the open types, and returns the source of all.
     pub(super) fn finish(mut self) -> Result<String, SourceError> {
+        let mut written = 0;
         while let Some((id, name)) = self.open.pop_front() {
             if self.items.len() > ITEMS_MAX {
                 return Err(SourceError::TooLarge);
             }
             self.item(id, name);
+            written += self.items.last().map_or(0, |item| item.body.len());
+            if self.is_too_large || written > SOURCE_BYTES_MAX {
+                return Err(SourceError::TooLarge);
+            }
         }
         let mut namespaces: HashSet<&str> = self.roots.iter().map(|name| &**name).collect();
         let items = self.items.iter();
@@ -233,7 +241,7 @@ impl<'s> Types<'s> {
         body.push_str("}\n");
         self.items.push(Item {
             namespace: None,
-            docs: comment("///", doc.unwrap_or_default()),
+            docs: comment("///", &plain(doc.unwrap_or_default())),
             derives: "#[derive(Message, Debug, Clone, Copy, PartialEq, Eq)]",
             body,
         });
@@ -244,7 +252,7 @@ impl<'s> Types<'s> {
     /// Writes a struct, or the enum of a choice.
     fn item(&mut self, id: TypeId, name: String) {
         let found = self.model.type_of(id);
-        let docs = comment("///", found.doc.as_deref().unwrap_or_default());
+        let docs = comment("///", &plain(found.doc.as_deref().unwrap_or_default()));
         let TypeContent::Complex(complex) = found.content.clone() else {
             return;
         };
@@ -262,6 +270,10 @@ impl<'s> Types<'s> {
             fields: Vec::new(),
             namespace: None,
         };
+        if complex.attributes.len() > ITEMS_MAX {
+            self.is_too_large = true;
+            return;
+        }
         for attribute in &complex.attributes {
             self.attribute(&mut fields, attribute);
         }
@@ -315,6 +327,10 @@ impl<'s> Types<'s> {
         docs: Vec<String>,
         owner: TypeId,
     ) -> bool {
+        if alternatives.len() > ITEMS_MAX {
+            self.is_too_large = true;
+            return false;
+        }
         let mut variants = Scope::default();
         let (mut namespace, mut has_variants) = (None, false);
         let mut body = String::new();
@@ -327,7 +343,10 @@ impl<'s> Types<'s> {
                 Err(reason) => reason.to_string(),
                 Ok(data_type) => {
                     let variant = variants.take(pascal(local));
-                    for line in comment("    ///", element.doc.as_deref().unwrap_or_default()) {
+                    for line in comment(
+                        "    ///",
+                        &plain(element.doc.as_deref().unwrap_or_default()),
+                    ) {
                         let _ = writeln!(body, "{line}");
                     }
                     if variant != local {
@@ -372,7 +391,10 @@ impl<'s> Types<'s> {
         };
         let data_type = self.simple(&attribute.data_type, &hint, None);
         let field = fields.names.take(snake(local));
-        let mut lines = comment("    ///", attribute.doc.as_deref().unwrap_or_default());
+        let mut lines = comment(
+            "    ///",
+            &plain(attribute.doc.as_deref().unwrap_or_default()),
+        );
         lines.extend(constraint(&attribute.data_type));
         lines.push("    #[attribute]".to_owned());
         let identifier = identifier(&field);
@@ -391,6 +413,10 @@ impl<'s> Types<'s> {
 
     fn parts(&mut self, fields: &mut Fields, parts: &[Part], outer: Times, owner: TypeId) {
         for part in parts {
+            if fields.fields.len() > ITEMS_MAX {
+                self.is_too_large = true;
+                return;
+            }
             match part {
                 Part::Element(element) => self.field(fields, element, outer, owner),
                 Part::Sequence(occurs, inside) => {
@@ -507,7 +533,10 @@ impl<'s> Types<'s> {
             true => format!("Box<{data_type}>"),
             false => data_type,
         };
-        let mut lines = comment("    ///", element.doc.as_deref().unwrap_or_default());
+        let mut lines = comment(
+            "    ///",
+            &plain(element.doc.as_deref().unwrap_or_default()),
+        );
         if let TypeContent::Simple(simple) = &self.model.type_of(element.data_type).content {
             lines.extend(constraint(simple));
         }
@@ -642,7 +671,7 @@ fn constraint(simple: &SimpleType) -> Vec<String> {
     );
     let says = is_limited || is_other || is_narrower || !simple.members.is_empty();
     match says && !is_enum {
-        true => comment("    ///", &format!("In the schema: {}.", simple)),
+        true => comment("    ///", &plain(&format!("In the schema: {simple}."))),
         false => Vec::new(),
     }
 }
