@@ -57,8 +57,8 @@ type = "double"
 
 /// Runs a test that fails instead of waiting for ever.
 fn block<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = { runtime }.enable_all().build().unwrap();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().unwrap();
     let limited = async { tokio::time::timeout(Duration::from_secs(60), future).await };
     runtime.block_on(limited).expect("it takes far too long")
 }
