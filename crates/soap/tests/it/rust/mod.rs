@@ -11,6 +11,7 @@ use chappe_soap::schema::{Argument, ComposeReason, Model, Schemas};
 use chappe_soap::wsdl::Wsdl;
 use chappe_soap::{Fault, schema};
 use chappe_xml::{Element, Name};
+use proptest::prelude::*;
 
 #[rustfmt::skip]
 #[expect(dead_code, unreachable_pub, reason = "the source is for libraries, and all of it is written")]
@@ -324,4 +325,102 @@ fn hostile_schemas_are_bounded() {
     let mut modules = Modules::default();
     let written: Result<(), SourceError> = modules.add("x", &Wsdl::default(), &schemas);
     assert_eq!(written, Ok(()));
+}
+
+/// What is written for a WSDL in which each text is this one.
+fn source_with(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;");
+    let quoted = text.replace('"', "&quot;").replace('\n', "&#10;");
+    // Names of operations have at most 256 bytes.
+    let name = quoted.replace([';', '&'], " ");
+    let name: String = name.chars().skip(90).take(200).collect();
+    let document = format!(
+        "<w:definitions xmlns:w='http://schemas.xmlsoap.org/wsdl/' xmlns:t='urn:t' targetNamespace='urn:t'>
+        <w:types><x:schema xmlns:x='{}' targetNamespace='urn:t'><x:element name='Get'><x:complexType>
+        <x:annotation><x:documentation>{text}</x:documentation></x:annotation><x:sequence>
+        <x:element name='a'><x:annotation><x:documentation>{text}</x:documentation></x:annotation>
+        <x:simpleType><x:restriction base='x:int'><x:enumeration value=\"1\"/>
+        <x:enumeration value=\"{quoted}\"/></x:restriction></x:simpleType></x:element>
+        </x:sequence></x:complexType></x:element></x:schema></w:types>
+        <w:message name='m'><w:part name='p' element='t:Get'/></w:message>
+        <w:portType name='P'><w:operation name=\"n{name}\"><w:documentation>{text}</w:documentation>
+        <w:input message='t:m'/><w:output message='t:m'/><w:fault name='f' message='t:m'/></w:operation>
+        </w:portType></w:definitions>",
+        schema::NAMESPACE
+    );
+    let mut wsdl = Wsdl::parse(document.as_bytes()).unwrap();
+    let mut schemas = Schemas::default();
+    for schema in std::mem::take(&mut wsdl.schemas) {
+        schemas.add("t.wsdl", &schema).unwrap();
+    }
+    let mut modules = Modules::default();
+    modules.add(&text, &wsdl, &schemas).unwrap();
+    modules.finish(&format!(
+        "Types of {text}, written by `chappe describe --rust`."
+    ))
+}
+
+/// Asserts that no line of documentation starts a block of code.
+fn has_no_code(source: &str) {
+    for line in source.lines().map(str::trim_start) {
+        let documentation = line.strip_prefix("///").or(line.strip_prefix("//!"));
+        let Some(text) = documentation else { continue };
+        assert!(
+            !text.starts_with("    ") && !text.starts_with('\t'),
+            "{line}"
+        );
+        let text = text.trim();
+        assert!(
+            !text.starts_with("```") && !text.starts_with("~~~"),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn documentation_of_a_device_is_no_code() {
+    let long = "A".repeat(93);
+    let source = source_with(&format!(
+        "{long} ``` std::process::abort(); {long} ``` {long} ~~~ {long}\n\n    four(); <b>x</b> [l](http://e)"
+    ));
+    has_no_code(&source);
+    assert!(
+        source.contains("/// \\`\\`\\` std::process::abort();"),
+        "{source}"
+    );
+    assert!(
+        source.contains("\\<b\\>x\\</b\\> \\[l\\](http://e)"),
+        "{source}"
+    );
+    assert!(source.contains("`chappe describe --rust`."), "{source}");
+}
+
+proptest! {
+    #[test]
+    fn no_documentation_is_code(text in "([-`~<\\[\\]*_#|\\\\&+=.) \n/a1]|```|~~~|    |A{92} ){0,60}") {
+        has_no_code(&source_with(&text));
+    }
+}
+
+#[test]
+fn many_fields_of_one_rust_name_are_refused_or_written_in_time() {
+    let fields = |count: usize| -> String {
+        let names = (0..count).map(|n| format!("a{}{}", ".".repeat(n % 90), "_".repeat(n / 90)));
+        names
+            .map(|name| format!("<xs:element name='{name}' type='xs:int'/>"))
+            .collect()
+    };
+    for (count, wanted) in [(4_000, Ok(())), (5_000, Err(SourceError::TooLarge))] {
+        let content = format!(
+            "<xs:element name='E'><xs:complexType><xs:sequence>{}</xs:sequence></xs:complexType></xs:element>",
+            fields(count)
+        );
+        let (schemas, _) = element_of(&content);
+        let document = "<w:definitions xmlns:w='http://schemas.xmlsoap.org/wsdl/' xmlns:t='urn:t' targetNamespace='urn:t'>
+            <w:message name='m'><w:part name='p' element='t:E'/></w:message>
+            <w:portType name='P'><w:operation name='Get'><w:input message='t:m'/></w:operation></w:portType>
+            </w:definitions>";
+        let wsdl = Wsdl::parse(document.as_bytes()).unwrap();
+        assert_eq!(Modules::default().add("x", &wsdl, &schemas), wanted);
+    }
 }
