@@ -1,9 +1,13 @@
 //! `chappe call`: calls an operation of a device.
 
+use std::fmt;
+
 use chappe_device::client::{Description, HostedService};
 use chappe_soap::schema::{Argument, ComposeReason, Model};
 use chappe_soap::wsdl::{Operation, OperationKind, PortType};
 use chappe_xml::{Element, Name, Node};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::find::clean;
@@ -155,9 +159,8 @@ fn arguments_of(arguments: &[String]) -> Result<Argument, Failure> {
     if let [json] = arguments
         && json.trim_start().starts_with('{')
     {
-        let parsed: Value = serde_json::from_str(json)
-            .map_err(|error| Failure::new(format!("the argument is not JSON: {error}")))?;
-        return Ok(argument_of(parsed).unwrap_or(Argument::none()));
+        let raw: &RawValue = serde_json::from_str(json).map_err(not_json)?;
+        return Ok(argument_of(raw, "", 0)?.unwrap_or(Argument::none()));
     }
     let mut all = Argument::none();
     for argument in arguments {
@@ -166,28 +169,108 @@ fn arguments_of(arguments: &[String]) -> Result<Argument, Failure> {
                 "write NAME=VALUE, or all arguments as one JSON object '{\"NAME\": VALUE}'",
             ));
         };
+        check_characters(name, value)?;
         all.add(name, Argument::Value(value.to_owned()))
             .map_err(|error| Failure::new(format!("argument {error}")))?;
     }
     Ok(all)
 }
 
-/// An argument from JSON; `null` is none.
-fn argument_of(json: Value) -> Option<Argument> {
-    Some(match json {
-        Value::Null => return None,
-        Value::String(text) => Argument::Value(text),
-        Value::Bool(_) | Value::Number(_) => Argument::Value(json.to_string()),
-        Value::Array(items) => Argument::List(items.into_iter().filter_map(argument_of).collect()),
-        Value::Object(fields) => {
-            let fields = fields.into_iter();
-            Argument::Fields(
-                fields
-                    .filter_map(|(name, json)| Some((name, argument_of(json)?)))
-                    .collect(),
-            )
+/// The members of an object in their order, each value as it is written.
+struct Members<'j>(Vec<(String, &'j RawValue)>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
         }
-    })
+        deserializer.deserialize_map(Object)
+    }
+}
+
+/// Nesting of JSON. Reason: no schema has more levels, and each takes stack.
+const JSON_DEPTH_MAX: usize = 32;
+
+fn not_json(error: serde_json::Error) -> Failure {
+    Failure::new(format!("the argument is not JSON: {error}"))
+}
+
+/// An argument from JSON at this path; `null` is none. Numbers keep their text: as `f64`, a decimal would lose digits.
+fn argument_of(json: &RawValue, path: &str, depth: usize) -> Result<Option<Argument>, Failure> {
+    if depth > JSON_DEPTH_MAX {
+        let message = format!("argument {path} has more than {JSON_DEPTH_MAX} levels");
+        return Err(Failure::new(message));
+    }
+    let text = json.get();
+    let argument = match text.as_bytes().first() {
+        Some(b'n') => return Ok(None),
+        Some(b'"') => {
+            let text: String = serde_json::from_str(text).map_err(not_json)?;
+            check_characters(path, &text)?;
+            Argument::Value(text)
+        }
+        Some(b'[') => {
+            let items: Vec<&RawValue> = serde_json::from_str(text).map_err(not_json)?;
+            let mut list = Vec::with_capacity(items.len());
+            for (index, item) in items.into_iter().enumerate() {
+                let path = format!("{path}[{index}]");
+                let item = argument_of(item, &path, depth + 1)?;
+                list.push(item.ok_or_else(|| {
+                    Failure::new(format!("argument {path} cannot be null"))
+                        .hint("leave it out of the list, or give it a value")
+                })?);
+            }
+            Argument::List(list)
+        }
+        Some(b'{') => {
+            let Members(members) = serde_json::from_str(text).map_err(not_json)?;
+            let mut fields: Vec<(String, Argument)> = Vec::with_capacity(members.len());
+            for (name, value) in members {
+                let path = match path {
+                    "" => name.clone(),
+                    outer => format!("{outer}.{name}"),
+                };
+                if fields.iter().any(|(known, _)| *known == name) {
+                    let failure = Failure::new(format!("argument {path} is given twice"));
+                    return Err(failure.hint("write several values as a list: [1, 2]"));
+                }
+                if let Some(value) = argument_of(value, &path, depth + 1)? {
+                    fields.push((name, value));
+                }
+            }
+            Argument::Fields(fields)
+        }
+        _ => Argument::Value(text.to_owned()),
+    };
+    Ok(Some(argument))
+}
+
+/// Refuses characters that XML cannot have (XML 1.0, production 2), which would arrive as others.
+fn check_characters(path: &str, text: &str) -> Result<(), Failure> {
+    let is_permitted = |character: &char| match *character {
+        '\t' | '\n' | '\r' => true,
+        character => character >= ' ' && !matches!(character, '\u{fffe}' | '\u{ffff}'),
+    };
+    match text.chars().find(|character| !is_permitted(character)) {
+        None => Ok(()),
+        Some(wrong) => Err(Failure::new(format!(
+            "argument {path} has the character U+{:04X}, which XML cannot carry",
+            u32::from(wrong)
+        ))),
+    }
 }
 
 /// One line per element, indented.
@@ -209,7 +292,8 @@ fn print(element: &Element, depth: usize) {
     element.elements().for_each(|child| print(child, depth + 1));
 }
 
-/// Name, attributes and content of an element.
+/// Name, attributes and content of an element. The text of a leaf is as it was received; white space next to
+/// children is layout.
 pub(crate) fn as_json(element: &Element) -> Value {
     let name = |name: &Name| name.to_string();
     let attributes: serde_json::Map<_, _> = element
@@ -225,9 +309,14 @@ pub(crate) fn as_json(element: &Element) -> Value {
             Node::Text(_) => None,
         })
         .collect();
+    let text = element.text();
+    let text = match children.is_empty() {
+        true => &*text,
+        false => text.trim(),
+    };
     json!({
         "name": name(&element.name), "attributes": attributes, "children": children,
-        "text": element.text().trim(),
+        "text": text,
     })
 }
 
@@ -249,6 +338,62 @@ mod tests {
         for wrong in [&["a"][..], &["{a"], &["a.=1"], &["a=1", "a.b=2"]] {
             assert!(arguments_of(&words(wrong)).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn json_keeps_the_text_of_numbers_and_strings() {
+        let of = |json: &str| arguments_of(&[json.to_owned()]);
+        for number in [
+            "1234567890.123456789",
+            "0.1000000000000000055511151231257827",
+            "1.10",
+            "123456789012345678901234567890",
+            "18446744073709551616",
+            "9007199254740993",
+            "-0",
+            "true",
+        ] {
+            let fields = vec![("x".to_owned(), Argument::Value(number.to_owned()))];
+            let json = format!("{{ \"x\" : {number} }}");
+            assert_eq!(of(&json).unwrap(), Argument::Fields(fields));
+        }
+        let text = Argument::Value("  \u{a0}a\n\u{1f600} ".to_owned());
+        let json = r#"{"x": "  \u00a0a\n\ud83d\ude00 "}"#;
+        assert_eq!(
+            of(json).unwrap(),
+            Argument::Fields(vec![("x".to_owned(), text)])
+        );
+    }
+
+    #[test]
+    fn wrong_json_is_refused_with_its_place() {
+        let deep = format!("{{\"a\": {}1{}}}", "[".repeat(99), "]".repeat(99));
+        for (json, place) in [
+            (
+                r#"{"a": {"b": ["x", null]}}"#,
+                "argument a.b[1] cannot be null",
+            ),
+            (
+                r#"{"a": ["x", "y\u0000"]}"#,
+                "argument a[1] has the character U+0000",
+            ),
+            (r#"{"a": "\uffff"}"#, "argument a has the character U+FFFF"),
+            (r#"{"a": 1, "a": 2}"#, "argument a is given twice"),
+            (&deep, "has more than 32 levels"),
+        ] {
+            let failure = arguments_of(&[json.to_owned()]).unwrap_err();
+            let message = format!("{failure:?}");
+            assert!(message.contains(place), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_text_of_a_leaf_is_printed_as_it_was_received() {
+        let element = Element::parse(b"<a>\n <b>  x\n </b>\n <c> </c>\n</a>").unwrap();
+        let json = as_json(&element);
+        assert_eq!(json["text"], "");
+        assert_eq!(json["children"][0]["text"], "  x\n ");
+        assert_eq!(json["children"][1]["text"], " ");
     }
 
     #[test]
