@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::{Content, Message, Target};
+use chappe_dpws::eventing::message::action::SUBSCRIPTION_END;
 use chappe_dpws::eventing::{
     EventSource, Failure, FilterDialect, Notification, Offer, Request as SourceRequest,
     SourceCommand, SourceConfig, SourceEvent, SourceReceive, SourceTransmit, Token,
@@ -34,8 +35,18 @@ const ALL_DIALECT: &str = "http://discoproxy";
 /// The path of event source and subscription managers, whatever path a request names.
 const PATH: &str = "/";
 const MANAGERS: &str = "/subscriptions";
-/// Notifications queued for one subscriber. Reason: all devices that the proxy may offer.
-const QUEUE_PER_SINK_MAX: usize = 4_096;
+/// Subscriptions in all. Reason: a network has few consoles that follow all devices, and each subscription keeps
+/// a queue and a connection.
+const SUBSCRIPTIONS_MAX: usize = 64;
+/// Subscriptions of one IPv4 address or IPv6 /64. Reason: one for each program, dialect and action, with room for
+/// those of an earlier run.
+const SUBSCRIPTIONS_PER_PEER_MAX: usize = 8;
+/// Notifications queued for one subscriber, one for each device. Reason: the devices of a large site start together;
+/// all queues are at most 32,768 entries of about 200 bytes.
+const QUEUE_PER_SINK_MAX: usize = 512;
+/// Deliveries at once, beyond which the end of a subscription is not sent. Reason: one in flight and one last message
+/// for each subscription.
+const DELIVERIES_MAX: usize = 2 * SUBSCRIPTIONS_MAX;
 /// Time for the last messages to subscribers.
 const END_DEADLINE: Duration = Duration::from_secs(1);
 
@@ -67,6 +78,8 @@ impl Subscribers {
             filters: vec![FilterDialect::new(ALL_DIALECT, |_| {
                 Ok(Arc::new(|_, _| true))
             })],
+            subscriptions_max: SUBSCRIPTIONS_MAX,
+            subscriptions_per_peer_max: SUBSCRIPTIONS_PER_PEER_MAX,
             queue_max: QUEUE_PER_SINK_MAX,
             utc_at_origin_ns: Some(crate::http::utc_at_origin_ns()),
             ..SourceConfig::default()
@@ -122,7 +135,9 @@ impl Subscribers {
             offered.insert(target.endpoint.address.clone());
             offered.len()
         };
-        self.notify(&Content::Hello(target), dialects).await;
+        let endpoint = target.endpoint.address.clone();
+        self.notify(&endpoint, &Content::Hello(target), dialects)
+            .await;
         count
     }
 
@@ -137,7 +152,7 @@ impl Subscribers {
             endpoint: EndpointReference::new(endpoint.clone()),
             ..Target::default()
         };
-        self.notify(&Content::Bye(target), dialects).await;
+        self.notify(endpoint, &Content::Bye(target), dialects).await;
         count
     }
 
@@ -145,7 +160,7 @@ impl Subscribers {
         self.offered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn notify(&self, content: &Content, dialects: &[Dialect]) {
+    async fn notify(&self, endpoint: &Str, content: &Content, dialects: &[Dialect]) {
         for dialect in dialects {
             let message = Message {
                 dialect: *dialect,
@@ -159,7 +174,9 @@ impl Subscribers {
             let envelope = message.to_envelope(&[]);
             let action = envelope.addressing.action.clone();
             if let Some(body) = envelope.body.into_iter().next() {
-                let command = SourceCommand::Notify {
+                // A Hello replaces a waiting Bye of the same device, and the reverse.
+                let command = SourceCommand::NotifyLatest {
+                    key: format!("{dialect:?} {endpoint}").into(),
                     action,
                     body: body.into(),
                 };
@@ -196,6 +213,13 @@ impl OutputHandler<EventSource> for Outputs {
             }
             Output::Transmit(SourceTransmit::Notify(notification)) => {
                 let (http, drops) = (self.http.clone(), self.drops.clone());
+                let is_end = notification.action() == SUBSCRIPTION_END;
+                if is_end && self.deliveries.len() >= DELIVERIES_MAX {
+                    let detail = format!("{DELIVERIES_MAX} deliveries are under way");
+                    let what = "end of a subscription not sent";
+                    drops.record(Hop::Event, what, notification.to(), detail, None);
+                    return;
+                }
                 let inputs = self.inputs.clone();
                 self.deliveries.spawn(async move {
                     let receive = deliver(&http, &drops, &notification).await;

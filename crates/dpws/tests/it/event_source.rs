@@ -2,6 +2,7 @@
 //! dead sinks affect neither it nor each other.
 //! Method: one machine in the harness, with requests and delivery results from the test.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,9 +59,13 @@ impl World {
     }
 
     fn send_request(&mut self, host: u8, path: &str, envelope: Envelope) -> Envelope {
+        self.send_request_from([192, 0, 2, host].into(), path, envelope)
+    }
+
+    fn send_request_from(&mut self, from: IpAddr, path: &str, envelope: Envelope) -> Envelope {
         let request = Request {
             token: Token(1),
-            peer: ([192, 0, 2, host], 4711).into(),
+            peer: (from, 4711).into(),
             base: "http://192.0.2.99:80".into(),
             path: path.to_owned().into(),
             envelope,
@@ -79,11 +84,19 @@ impl World {
         host: u8,
         message: &Subscribe,
     ) -> Result<SubscribeResponse, EventingFault> {
+        self.subscribe_from([192, 0, 2, host].into(), message)
+    }
+
+    fn subscribe_from(
+        &mut self,
+        from: IpAddr,
+        message: &Subscribe,
+    ) -> Result<SubscribeResponse, EventingFault> {
         let version = Dialect::V2009.addressing();
         let to = EndpointReference::new("http://192.0.2.99:80/thermometer");
         let envelope = request(version, &to, action::SUBSCRIBE, "urn:uuid:1")
             .with_body(message.to_element(version));
-        let answer = self.send_request(host, "/thermometer", envelope);
+        let answer = self.send_request_from(from, "/thermometer", envelope);
         assert_eq!(answer.addressing.relates_to.as_deref(), Some("urn:uuid:1"));
         match answer.fault() {
             Some(fault) => Err(EventingFault::from_fault(&fault).unwrap()),
@@ -502,9 +515,93 @@ fn subscriptions_are_limited_overall_and_per_peer() {
     world.subscribe(1, &good).unwrap();
     assert!(world.subscribe(1, &good).is_err());
     world.subscribe(2, &good).unwrap();
-    assert!(world.subscribe(3, &good).is_err());
+    // Two of one host and one of the other: a second one would only turn that round.
+    assert!(world.subscribe(2, &good).is_err());
     assert_eq!(world.refused(SourceRefusal::PeerFull), 1);
     assert_eq!(world.refused(SourceRefusal::Full), 1);
+}
+
+#[test]
+fn host_with_fewer_subscriptions_takes_the_oldest_of_the_host_with_most() {
+    let mut world = World::new(config());
+    let good = subscribe_message(&[REPORT], 60);
+    let oldest = world.subscribe(1, &good).unwrap();
+    let second = world.subscribe(1, &good).unwrap();
+    let other = world.subscribe(2, &good).unwrap();
+    // A request that is refused for another reason displaces nothing.
+    let forbidden = Subscribe {
+        notify_to: Some(EndpointReference::new("http://forbidden/")),
+        ..good.clone()
+    };
+    assert!(world.subscribe(3, &forbidden).is_err());
+    assert_eq!(world.source.machine().subscriptions(), 3);
+    let newcomer = world.subscribe(3, &good).unwrap();
+    let end = world.notifications().remove(0);
+    assert_eq!(end.to(), "http://192.0.2.1:9/end/1");
+    let message = end.to_envelope();
+    let version = Dialect::V2009.addressing();
+    let message = SubscriptionEnd::from_element(version, message.body().unwrap()).unwrap();
+    assert_eq!(message.status, EndStatus::SourceCancelling);
+    assert_eq!(message.manager.as_ref(), Some(&oldest.manager));
+    for (granted, lives) in [
+        (oldest, false),
+        (second, true),
+        (other, true),
+        (newcomer, true),
+    ] {
+        let manager = &granted.manager;
+        let status = world.manage(manager, action::GET_STATUS, Lease::GetStatus, None);
+        assert_eq!(status.is_ok(), lives, "{manager:?}");
+    }
+    // All have one, so that a fourth host gets none.
+    assert!(world.subscribe(4, &good).is_err());
+    assert_eq!(world.refused(SourceRefusal::Full), 1);
+}
+
+#[test]
+fn addresses_of_one_ipv6_network_are_one_peer() {
+    let mut world = World::new(config());
+    let good = subscribe_message(&[REPORT], 60);
+    let address = |text: &str| text.parse::<IpAddr>().unwrap();
+    for last in ["2001:db8::1", "2001:db8::2"] {
+        world.subscribe_from(address(last), &good).unwrap();
+    }
+    let third = address("2001:db8::ffff:0:0:3");
+    assert!(world.subscribe_from(third, &good).is_err());
+    assert_eq!(world.refused(SourceRefusal::PeerFull), 1);
+    let elsewhere = address("2001:db8:0:1::1");
+    world.subscribe_from(elsewhere, &good).unwrap();
+    assert_eq!(world.source.machine().subscriptions(), 3);
+}
+
+#[test]
+fn only_the_latest_of_a_key_waits() {
+    let mut world = World::new(config());
+    let both = subscribe_message(&[REPORT, ALARM], 60);
+    world.subscribe(1, &both).unwrap();
+    let mut sent = Vec::new();
+    for number in 0..100 {
+        let action = [REPORT, ALARM][number % 2];
+        let key = ["one", "other"][number / 2 % 2];
+        let text = format!("{key} {number}");
+        let body = Element::new(Name::new("urn:x", "R")).with_text(text);
+        world.input(Input::Command(SourceCommand::NotifyLatest {
+            key: key.into(),
+            action: action.into(),
+            body: body.into(),
+        }));
+        sent.extend(world.notifications());
+    }
+    // The first is in flight, so it stays.
+    assert_eq!(sent.len(), 1);
+    let mut received = vec!["one 0".to_owned()];
+    world.delivered(sent[0].delivery);
+    while let [next] = &world.notifications()[..] {
+        received.extend(world.numbers());
+        world.delivered(next.delivery);
+    }
+    assert_eq!(received, ["one 0", "one 97", "other 99"]);
+    assert_eq!(world.source.machine().dropped(DropReason::QueueFull), 0);
 }
 
 #[test]

@@ -22,10 +22,12 @@ pub(super) struct QueuedNotification {
     pub(super) message_id: Str,
     pub(super) action: Str,
     pub(super) body: SharedBody,
+    /// A later notification with the same key replaces this one.
+    pub(super) key: Option<Str>,
 }
 
 impl EventSource {
-    pub(super) fn notify(&mut self, action: &str, body: Body) {
+    pub(super) fn notify(&mut self, action: &str, body: Body, key: Option<&Str>) {
         let body = SharedBody::new(body);
         let subscribers = self
             .subscriptions
@@ -58,6 +60,7 @@ impl EventSource {
                 message_id,
                 action: action.to_owned().into(),
                 body: body.clone(),
+                key: key.cloned(),
             };
             self.enqueue(id, notification);
         }
@@ -68,11 +71,17 @@ impl EventSource {
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
             return;
         };
-        let is_full = subscription.queue.len() >= queue_max;
         let is_idle = subscription.queue.is_empty();
+        // The first may be in flight, so the oldest of the others is dropped or replaced.
+        let oldest = usize::from(subscription.in_flight.is_some());
+        if let Some(key) = &notification.key {
+            let mut waiting = subscription.queue.iter().skip(oldest);
+            if let Some(at) = waiting.position(|one| one.key.as_ref() == Some(key)) {
+                subscription.queue.remove(oldest + at);
+            }
+        }
+        let is_full = subscription.queue.len() >= queue_max;
         if is_full {
-            // The first may be in flight, so the oldest of the others is dropped.
-            let oldest = usize::from(subscription.in_flight.is_some());
             subscription.queue.remove(oldest);
         }
         subscription.queue.push_back(notification);

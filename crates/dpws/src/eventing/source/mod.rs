@@ -3,6 +3,9 @@
 //! A failed notification is retried with the same identifier until it is delivered or the
 //! subscription ends. A sink thus sees every event or the end of its subscription; dropped
 //! notifications are counted.
+//!
+//! The subscriptions are shared among hosts: when the table is full, a host with fewer subscriptions
+//! takes the place of the oldest one of the host with the most.
 
 mod delivery;
 mod requests;
@@ -10,9 +13,9 @@ mod spreading;
 mod types;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::IpAddr;
 use std::time::Duration;
 
+use chappe_identity::Host;
 use chappe_machine::{Input, Instant, Invariant, Machine, Output, Timers};
 use chappe_soap::{AddressingVersion, EndpointReference, Envelope};
 use chappe_xml::Str;
@@ -53,6 +56,8 @@ pub struct EventSource {
     /// Deliveries without a result yet.
     deliveries: BTreeMap<u64, SubscriptionId>,
     next_delivery: u64,
+    /// The number of subscriptions so far.
+    orders: u64,
     timers: Timers<Timer>,
     outputs: VecDeque<Output<SourceTransmit, SourceEvent>>,
     refusals: BTreeMap<SourceRefusal, u64>,
@@ -70,7 +75,9 @@ pub struct EventSource {
 
 #[derive(Debug)]
 struct Subscription {
-    peer: IpAddr,
+    host: Host,
+    /// Increases with each subscription.
+    order: u64,
     version: AddressingVersion,
     notify_to: EndpointReference,
     end_to: Option<EndpointReference>,
@@ -136,6 +143,7 @@ impl EventSource {
             subscriptions: BTreeMap::new(),
             deliveries: BTreeMap::new(),
             next_delivery: 1,
+            orders: 0,
             timers: Timers::default(),
             outputs: VecDeque::new(),
             refusals: BTreeMap::new(),
@@ -258,7 +266,10 @@ impl EventSource {
 
     fn command(&mut self, command: SourceCommand) {
         match command {
-            SourceCommand::Notify { action, body } => self.notify(&action, body),
+            SourceCommand::Notify { action, body } => self.notify(&action, body, None),
+            SourceCommand::NotifyLatest { key, action, body } => {
+                self.notify(&action, body, Some(&key));
+            }
             SourceCommand::Cancel {
                 subscription,
                 reason,
@@ -398,9 +409,9 @@ impl Invariant for EventSource {
         if count > self.config.subscriptions_max {
             return Err(format!("{count} subscriptions, above the limit"));
         }
-        let mut peers: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        let mut hosts: BTreeMap<Host, usize> = BTreeMap::new();
         for (id, subscription) in &self.subscriptions {
-            *peers.entry(subscription.peer).or_default() += 1;
+            *hosts.entry(subscription.host).or_default() += 1;
             if subscription.expires_at <= self.now {
                 return Err(format!("{id:?} has outlived its lease"));
             }
@@ -451,9 +462,9 @@ impl Invariant for EventSource {
         if in_flight.count() != self.deliveries.len() {
             return Err("a delivery has no subscription".into());
         }
-        match peers.values().max() {
+        match hosts.values().max() {
             Some(most) if *most > self.config.subscriptions_per_peer_max => {
-                Err(format!("a peer has {most} subscriptions"))
+                Err(format!("a host has {most} subscriptions"))
             }
             _ => Ok(()),
         }

@@ -1,8 +1,10 @@
 //! Subscribe, Renew, GetStatus and Unsubscribe.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use chappe_identity::Host;
 use chappe_machine::Instant;
 use chappe_soap::{EndpointReference, Envelope};
 use chappe_xml::{Element, Str};
@@ -14,7 +16,7 @@ use super::{
 use crate::eventing::message::{
     DELIVERY_MODE_PUSH, Expiration, Lease, Subscribe, SubscribeResponse, action, name,
 };
-use crate::eventing::{EventingFault, ManagerStyle};
+use crate::eventing::{EndStatus, EventingFault, ManagerStyle};
 use crate::exchange;
 
 /// A rejected request with its fault.
@@ -115,7 +117,8 @@ impl EventSource {
         restored: Option<(SubscriptionId, Duration)>,
     ) -> Result<SubscribeResponse, Rejected> {
         let version = request.envelope.addressing.version;
-        self.check_capacity(request)?;
+        let host = Host::from_address(request.peer.ip());
+        let displaced = self.check_capacity(host)?;
         let requested = Subscribe::from_element(version, body_of(&request.envelope)?)?;
         let (actions, filter) = self.select_actions(request, &requested)?;
         let mode = requested.mode.as_deref().unwrap_or(DELIVERY_MODE_PUSH);
@@ -148,6 +151,11 @@ impl EventSource {
             Some((id, lease)) => (id, Some(Expiration::After(lease))),
         };
         let (expires_at, expires) = self.grant(lease)?;
+        // The request is valid, so it takes its place.
+        if let Some(displaced) = displaced {
+            let reason = "its place was given to a host with fewer subscriptions";
+            self.cancel(displaced, reason.into());
+        }
         let manager = self.manager_reference(&request.base, id);
         // The members of a tree get all events of an action.
         let offer = match filter.0 {
@@ -161,7 +169,8 @@ impl EventSource {
         };
         let on_tree = offer.map(|(_, sink)| OnTree::new(sink));
         let subscription = Subscription {
-            peer: request.peer.ip().to_canonical(),
+            host,
+            order: self.orders,
             version,
             notify_to,
             end_to: requested.end_to,
@@ -175,6 +184,7 @@ impl EventSource {
             failures: 0,
             on_tree,
         };
+        self.orders += 1;
         self.subscriptions.insert(id, subscription);
         self.timers.set(Timer::Expire(id), expires_at);
         self.event(SourceEvent::Subscribed {
@@ -188,14 +198,8 @@ impl EventSource {
         Ok(response)
     }
 
-    /// Checks the limits of subscriptions.
-    fn check_capacity(&self, request: &Request) -> Result<(), Rejected> {
-        // An IPv4 address has one quota, mapped or not.
-        let peer = request.peer.ip().to_canonical();
-        let of_peer = self
-            .subscriptions
-            .values()
-            .filter(|known| known.peer == peer);
+    /// Checks the limits of subscriptions; returns the one that must end for a new one of this host.
+    fn check_capacity(&self, host: Host) -> Result<Option<SubscriptionId>, Rejected> {
         let refuse = |reason, text: &'static str| {
             let fault = EventingFault::EventSourceUnableToProcess(text.into());
             Err(Rejected::new(reason, fault))
@@ -203,16 +207,38 @@ impl EventSource {
         if self.closing {
             return refuse(SourceRefusal::Stopping, "the device is shutting down");
         }
-        if self.subscriptions.len() >= self.config.subscriptions_max {
-            return refuse(SourceRefusal::Full, "its limit of subscriptions is reached");
-        }
-        if of_peer.count() >= self.config.subscriptions_per_peer_max {
+        let all = self.subscriptions.values();
+        let own = all.filter(|known| known.host == host).count();
+        if own >= self.config.subscriptions_per_peer_max {
             return refuse(
                 SourceRefusal::PeerFull,
                 "this address has reached its limit of subscriptions",
             );
         }
-        Ok(())
+        if self.subscriptions.len() < self.config.subscriptions_max {
+            return Ok(None);
+        }
+        match self.oldest_of_greediest(own) {
+            Some(displaced) => Ok(Some(displaced)),
+            None => refuse(SourceRefusal::Full, "its limit of subscriptions is reached"),
+        }
+    }
+
+    /// The oldest subscription of the host with the most, unless a host with `own` and one more would
+    /// have more than that host is left with. So two hosts never displace each other in turn.
+    fn oldest_of_greediest(&self, own: usize) -> Option<SubscriptionId> {
+        let mut hosts: BTreeMap<Host, usize> = BTreeMap::new();
+        for known in self.subscriptions.values() {
+            *hosts.entry(known.host).or_default() += 1;
+        }
+        let (greediest, most) = hosts.into_iter().max_by_key(|(_, count)| *count)?;
+        if most <= own + 1 {
+            return None;
+        }
+        let all = self.subscriptions.iter();
+        let of_greediest = all.filter(|(_, known)| known.host == greediest);
+        let oldest = of_greediest.min_by_key(|(_, known)| known.order);
+        oldest.map(|(id, _)| *id)
     }
 
     /// The actions of a new subscription, which are the requested ones that the path offers, and its

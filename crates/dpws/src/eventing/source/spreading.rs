@@ -205,6 +205,8 @@ impl EventSource {
             message_id,
             action: action.to_owned().into(),
             body: body.clone(),
+            // An event that missed a sink on a tree comes late, and must not replace a newer one.
+            key: None,
         };
         let spread = Spread {
             delivery,

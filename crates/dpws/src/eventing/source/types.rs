@@ -112,6 +112,16 @@ pub enum SourceCommand {
         /// The child of the body.
         body: Body,
     },
+    /// Notify the subscribers of a state, of which only the latest counts. It replaces a notification
+    /// with the same key that still waits for a sink, which is not counted as dropped.
+    NotifyLatest {
+        /// The subject of the state.
+        key: Str,
+        /// The action of the event.
+        action: Str,
+        /// The child of the body.
+        body: Body,
+    },
     /// End one subscription.
     Cancel {
         /// The subscription.
@@ -351,9 +361,9 @@ pub enum DropReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum SourceRefusal {
-    /// The limit of subscriptions is reached.
+    /// The limit of subscriptions is reached, and no host has enough more than the sender's to lose one.
     Full,
-    /// The peer's limit of subscriptions is reached.
+    /// The limit of subscriptions of the sender's host is reached.
     PeerFull,
     /// A delivery mode other than push.
     DeliveryMode,
