@@ -5,6 +5,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -48,7 +49,8 @@ struct ReplayFile {
     file: File,
     /// The records of the file.
     records: usize,
-    /// A record may be in the file in part: the file is replaced before another is written.
+    /// A record may be in the file in part, or the open file may not be the one at `path`: it is replaced before
+    /// another record is written.
     is_torn: bool,
     #[cfg(test)]
     before_sync: BeforeSync,
@@ -145,11 +147,14 @@ impl Replays {
         let is_old = file.is_torn || file.records > 2 * state.cache.len() + SLACK;
         let all = is_old.then(|| state.cache.to_bytes());
         drop(state);
-        let outcome = match all {
+        // After a panic the others of the batch would wait for ever, and the file would be lost.
+        let store = AssertUnwindSafe(|| match all {
             Some(all) => file.replace(&all),
             None => file.append(&records),
-        };
-        let outcome = outcome.map_err(|error| (error.kind(), error.to_string()));
+        });
+        let outcome = catch_unwind(store)
+            .unwrap_or_else(|_| Err(io::Error::other("storing the accepted message panicked")))
+            .map_err(|error| (error.kind(), error.to_string()));
         // The batch is new and written by this thread alone, so it has no outcome yet.
         let _ = batch.outcome.set(outcome);
         let mut state = self.lock();
@@ -174,6 +179,8 @@ impl ReplayFile {
 
     /// Replaces all records durably.
     fn replace(&mut self, records: &[u8]) -> io::Result<()> {
+        // The open file may be replaced already when a later step fails.
+        self.is_torn = true;
         (self.file, self.records) = replace(&self.path, records)?;
         self.is_torn = false;
         Ok(())
@@ -315,6 +322,38 @@ mod tests {
         for message in [&first, &second] {
             assert!(accept(&replays, message).is_err());
         }
+    }
+
+    #[test]
+    fn a_panic_while_writing_refuses_the_message_and_no_later_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        let replays = open(&path);
+        let [first, second] = [1, 2].map(signed);
+        let panics = || panic!("a defect while writing");
+        replays.lock().file.as_mut().unwrap().before_sync = BeforeSync(Some(Box::new(panics)));
+        let error = accept(&replays, &first).unwrap_err();
+        assert!(error.contains("panicked"), "{error}");
+        // A lost file fails this test where it would make the next message wait for ever.
+        assert!(replays.lock().file.is_some());
+        accept(&replays, &second).unwrap();
+        let replays = open(&path);
+        for message in [&first, &second] {
+            assert!(accept(&replays, message).is_err());
+        }
+    }
+
+    /// A replacement that failed after the new file took the name: records appended to the old one would be lost.
+    #[test]
+    fn after_a_failed_replacement_the_file_is_replaced_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        let replays = open(&path);
+        let mut state = replays.lock();
+        let file = state.file.as_mut().unwrap();
+        file.path = folder.path().join("missing").join(FILE);
+        assert!(file.replace(&[]).is_err());
+        assert!(file.is_torn);
     }
 
     /// While one message is stored, others are verified, and they share the next sync. A copy that comes at the
