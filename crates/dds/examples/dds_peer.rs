@@ -93,7 +93,7 @@ fn write(config: &ParticipantConfig, topic: &str, count: u64, bytes: usize) -> O
         while participant.event().is_some() {}
     }
     println!("written {count}");
-    // A reader of RustDDS loses acknowledged samples that it has not taken when its writer leaves.
+    // A reader of another library may discard acknowledged samples that are not taken when their writer leaves.
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     Ok(())
 }

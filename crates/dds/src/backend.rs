@@ -21,8 +21,7 @@ pub const TOPIC_BYTES_MAX: usize = 255;
 /// The largest sample in bytes; reason: the limit on records of a stream.
 pub const SAMPLE_BYTES_MAX: usize = 4 << 20;
 /// The unacknowledged bytes of a reliable writer, regardless of its window; reason: they are memory of this program
-/// for as long as a reader acknowledges nothing, and full readers of RustDDS give up a missing sample once 16 MiB have
-/// arrived after the first one that waits for it.
+/// for as long as a reader acknowledges nothing. The pacers were measured with this bound.
 pub const UNACKNOWLEDGED_BYTES_MAX: usize = 15 << 19;
 /// The largest overhead of a library for each sample.
 #[cfg(cyclone)]
