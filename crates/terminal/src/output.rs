@@ -1,5 +1,6 @@
 //! The output of a program: results on standard output, everything else on standard error.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -76,6 +77,19 @@ pub fn line(text: impl fmt::Display) {
     let mut out = std::io::stdout().lock();
     if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
         std::process::exit(0);
+    }
+}
+
+/// Prints a message of a stranger to standard output: unchanged to a file or pipe, without characters that change what
+/// is shown to a terminal.
+pub fn received(text: &str) {
+    line(received_for(text, std::io::stdout().is_terminal()));
+}
+
+fn received_for(text: &str, is_terminal: bool) -> Cow<'_, str> {
+    match is_terminal {
+        true => clean_lines(text).into(),
+        false => text.into(),
     }
 }
 
@@ -230,6 +244,16 @@ mod tests {
         assert_eq!(
             clean_lines("a\u{1b}[2J\r\n\tb\u{9b}"),
             "a\u{fffd}[2J\u{fffd}\n\tb\u{fffd}"
+        );
+    }
+
+    #[test]
+    fn received_text_is_cleaned_for_terminals_alone() {
+        let text = "<a>\u{1b}]0;x\u{7}\n\u{202e}b</a>";
+        assert_eq!(received_for(text, false), text);
+        assert_eq!(
+            received_for(text, true),
+            "<a>\u{fffd}]0;x\u{fffd}\n\u{fffd}b</a>"
         );
     }
 

@@ -201,7 +201,7 @@ impl Printer {
             times.join(", ")
         ));
         if self.raw {
-            output::line(&decoded.text);
+            output::received(&decoded.text);
         }
     }
 }

@@ -19,6 +19,7 @@ use chappe_xml::{Limits, Str};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
+use super::find::clean;
 use super::network;
 use crate::cli::Trace;
 use crate::output::{self, Failure, Outcome};
@@ -256,13 +257,13 @@ fn print(traced: &Traced, named: &[(u32, String)], raw: bool, json: bool) {
     output::line(format_args!(
         "{name} {} {cast} {dialect} {action} {}",
         traced.from,
-        traced.subjects.join("; ")
+        clean(&traced.subjects.join("; "))
     ));
     if let Some(reason) = traced.dropped {
         let detail = traced.detail.as_deref().unwrap_or_default();
-        output::line(format_args!("    dropped: {reason} {detail}"));
+        output::line(format_args!("    dropped: {reason} {}", clean(detail)));
     }
     if raw {
-        output::line(&traced.text);
+        output::received(&traced.text);
     }
 }
