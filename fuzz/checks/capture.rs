@@ -1,6 +1,6 @@
 //! Captures of any bytes: an error or messages, within bounded memory.
 
-use chappe_device::capture::{Capture, Conversations};
+use chappe_device::capture::{Capture, Conversations, Message};
 
 use crate::bounds::Bound;
 
@@ -18,18 +18,17 @@ pub(crate) fn check(data: &[u8]) {
             return;
         };
         let mut conversations = Conversations::new();
+        let bounded = |message: Message| {
+            let bytes = message.body.len();
+            assert!(bytes <= 4 << 20, "{bytes} bytes");
+        };
         while let Ok(Some(frame)) = capture.next_frame() {
-            conversations.take(&frame, |message| {
-                assert!(
-                    message.body.len() <= 4 << 20,
-                    "{} bytes",
-                    message.body.len()
-                );
-            });
+            conversations.take(&frame, bounded);
         }
         assert!(
             conversations.bytes() <= data.len(),
             "more is remembered than came"
         );
+        conversations.end(bounded);
     });
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use chappe_device::client::{Description, Found};
 use chappe_device::proxy::{ProxyNews, ProxyOptions};
 use chappe_device::{DeviceClient, DiscoveryProxy, Selection};
+use chappe_transport::Hop;
 use serde::Serialize;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinSet;
@@ -82,7 +83,12 @@ pub(crate) async fn watch(app: App, client: Arc<DeviceClient>) {
         let one = match news.recv().await {
             Ok(one) => one,
             // Devices repeat their Hello, and those that left are found gone.
-            Err(RecvError::Lagged(_)) => continue,
+            Err(RecvError::Lagged(missed)) => {
+                let reason = "hint to discovery proxy missed";
+                let drops = &app.observability.drops;
+                drops.count(missed, Hop::Discovery, reason);
+                continue;
+            }
             Err(RecvError::Closed) => return,
         };
         while hints.try_join_next().is_some() {}

@@ -36,5 +36,5 @@ pub use error::{Error, Reason};
 pub use event::{Event, EventSink, EventSource};
 pub use limits::Limits;
 pub use name::{Name, Namespace, Str};
-pub use value::{Value, ValueError};
+pub use value::{Value, ValueError, trim};
 pub use walk::{Builder, Events};

@@ -42,7 +42,7 @@ impl<'a> Value<'a> {
     pub fn boolean(&self) -> Result<bool, ValueError> {
         match self {
             Self::Boolean(value) => Ok(*value),
-            other => match other.lexical().trim() {
+            other => match trim(&other.lexical()) {
                 "true" | "1" => Ok(true),
                 "false" | "0" => Ok(false),
                 text => Err(ValueError::new("xs:boolean", text)),
@@ -59,7 +59,7 @@ impl<'a> Value<'a> {
             Self::Integer(value) => Ok(*value),
             other => {
                 let lexical = other.lexical();
-                let text = lexical.trim();
+                let text = trim(&lexical);
                 text.parse().map_err(|_| ValueError::new("xs:long", text))
             }
         }
@@ -72,9 +72,16 @@ impl<'a> Value<'a> {
     pub fn double(&self) -> Result<f64, ValueError> {
         match self {
             Self::Double(value) => Ok(*value),
-            other => parse_double(other.lexical().trim()),
+            other => parse_double(trim(&other.lexical())),
         }
     }
+}
+
+/// The text without white space at its ends: the four characters of XML Schema. Others, such as a no-break space, are
+/// part of a value.
+#[must_use]
+pub fn trim(text: &str) -> &str {
+    text.trim_matches([' ', '\t', '\r', '\n'])
 }
 
 fn parse_double(text: &str) -> Result<f64, ValueError> {

@@ -1,6 +1,7 @@
 //! Turns events of the machine into events for the application.
 
 use std::collections::{HashSet, VecDeque};
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -8,8 +9,8 @@ use std::time::Duration;
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::DropReason;
 use chappe_dpws::discovery::client::{Command, Event};
-use chappe_transport::Hop;
 use chappe_transport::udp::{Order, Role, UdpOptions, UdpSockets};
+use chappe_transport::{Drops, Hop};
 use tokio::sync::{broadcast, mpsc};
 
 use super::table::{Remembered, TABLE_MAX};
@@ -207,24 +208,31 @@ async fn handle_event(shared: &Arc<Shared>, event: Event) {
             from,
             detail,
             suppressed,
-        } => {
-            let times = suppressed + 1;
-            if is_ordinary_drop(reason) {
-                shared.drops.count(times, Hop::Discovery, reason.label());
-            } else {
-                let hint = drop_hint(reason).map(str::to_owned);
-                let (hop, label) = (Hop::Discovery, reason.label());
-                let drops = &shared.drops;
-                drops.record_times(times, hop, label, from.ip(), detail, hint);
-            }
-        }
+        } => note_drop(&shared.drops, reason, from, detail, suppressed),
         // Addresses are checked when they are used.
         _ => {}
     }
 }
 
+/// Counts a message that a machine dropped, and `suppressed` earlier ones, and records it unless that is ordinary.
+pub(crate) fn note_drop(
+    drops: &Drops,
+    reason: DropReason,
+    from: SocketAddr,
+    detail: String,
+    suppressed: u64,
+) {
+    let (times, hop, label) = (suppressed + 1, Hop::Discovery, reason.label());
+    if is_ordinary_drop(reason) {
+        drops.count(times, hop, label);
+    } else {
+        let hint = drop_hint(reason).map(str::to_owned);
+        drops.record_times(times, hop, label, from.ip(), detail, hint);
+    }
+}
+
 /// Whether a drop is normal on a healthy network and needs no record.
-pub(crate) fn is_ordinary_drop(reason: DropReason) -> bool {
+fn is_ordinary_drop(reason: DropReason) -> bool {
     matches!(
         reason,
         DropReason::Duplicate
@@ -240,7 +248,7 @@ pub(crate) fn is_ordinary_drop(reason: DropReason) -> bool {
 }
 
 /// A remedy for a drop, if one is known.
-pub(crate) fn drop_hint(reason: DropReason) -> Option<&'static str> {
+fn drop_hint(reason: DropReason) -> Option<&'static str> {
     match reason {
         DropReason::TooLarge => Some("let the device announce fewer types and scopes"),
         DropReason::Malformed | DropReason::Invalid => {

@@ -43,7 +43,7 @@ use crate::{Error, Selection};
 
 pub use description::{Description, Document, HostedService, Note};
 pub use discovery::Discovery;
-pub(crate) use discovery::{drop_hint, is_ordinary_drop};
+pub(crate) use discovery::note_drop;
 pub use found::{Found, Seen, Way};
 pub use presence::Presence;
 pub use proxies::ProxyUse;
@@ -66,7 +66,7 @@ pub struct ClientOptions {
     pub dialects: Vec<Dialect>,
     /// Discovery proxies that are asked instead of the multicast groups while one of them answers. They may name
     /// devices at any address but this host's. Default none. Proxies that announce themselves are asked in
-    /// addition to the groups.
+    /// addition to the groups. At most eight are used.
     pub proxies: Vec<Contact>,
     /// The addresses that a device may name. Default: its own only.
     pub policy: AddressPolicy,

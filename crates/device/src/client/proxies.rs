@@ -54,6 +54,15 @@ pub(super) struct Proxies {
     named: Mutex<HashMap<SocketAddr, HashSet<String>>>,
 }
 
+/// The result of [`Proxies::hear`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    New,
+    Known,
+    /// As many answer already.
+    TooMany,
+}
+
 /// The inputs of the machine that [`run`] drives.
 pub(super) type Inputs = mpsc::Receiver<Option<InputOf<Managed>>>;
 
@@ -124,19 +133,25 @@ impl Proxies {
         let _ = timeout(TIME_LIMIT, settled).await;
     }
 
-    /// Adds a proxy that announced itself. Returns whether it is new.
-    fn hear(&self, contact: &Contact) -> bool {
+    /// Adds a proxy that announced itself, if need be in the place of one that does not answer.
+    fn hear(&self, contact: &Contact) -> Heard {
         let mut known = self.known();
-        let heard = known.iter().filter(|one| !one.is_trusted).count();
-        let is_new = known.iter().all(|one| one.contact != *contact) && heard < HEARD_MAX;
-        if is_new {
-            known.push(ProxyUse {
-                contact: contact.clone(),
-                is_trusted: false,
-                answers: false,
-            });
+        if known.iter().any(|one| one.contact == *contact) {
+            return Heard::Known;
         }
-        is_new
+        if known.iter().filter(|one| !one.is_trusted).count() >= HEARD_MAX {
+            let is_silent = |one: &ProxyUse| !one.is_trusted && !one.answers;
+            match known.iter().position(is_silent) {
+                Some(silent) => drop(known.remove(silent)),
+                None => return Heard::TooMany,
+            }
+        }
+        known.push(ProxyUse {
+            contact: contact.clone(),
+            is_trusted: false,
+            answers: false,
+        });
+        Heard::New
     }
 }
 
@@ -254,10 +269,14 @@ impl Shared {
             let (shared, search) = (Arc::clone(self), search.clone());
             tokio::spawn(async move {
                 let asking = ask(&shared, &one, &search);
-                let Ok(Some(matched)) = timeout(search.timeout, asking).await else {
-                    return;
+                let Ok(matched) = timeout(search.timeout, asking).await else {
+                    let detail = format!("{}: no answer within {:?}", one.contact, search.timeout);
+                    let (reason, peer) = ("discovery proxy too slow", one.contact.address.ip());
+                    return shared
+                        .drops
+                        .record(Hop::Discovery, reason, peer, detail, None);
                 };
-                for endpoint in matched {
+                for endpoint in matched.into_iter().flatten() {
                     shared.emit(Seen::Match { id, endpoint });
                 }
             });
@@ -295,9 +314,20 @@ impl Shared {
         let mut contacts = target.xaddrs.iter();
         let may_ask = |contact: &Contact| self.options.plain || contact.scheme == Scheme::Https;
         let contact = contacts.find_map(|xaddr| policy.check(xaddr, from).ok().filter(may_ask));
-        let Some(contact) = contact.filter(|contact| self.proxies.hear(contact)) else {
-            return;
-        };
+        // The machine has reported refused addresses.
+        let Some(contact) = contact else { return };
+        match self.proxies.hear(&contact) {
+            Heard::New => {}
+            Heard::Known => return,
+            Heard::TooMany => {
+                let detail =
+                    format!("{contact}: {HEARD_MAX} others that announced themselves answer");
+                let reason = "discovery proxy not used";
+                return self
+                    .drops
+                    .record(Hop::Discovery, reason, from.ip(), detail, None);
+            }
+        }
         let is_secure = contact.scheme == Scheme::Https;
         let shared = Arc::clone(self);
         tokio::spawn(async move {
@@ -330,10 +360,12 @@ async fn ask(shared: &Arc<Shared>, one: &ProxyUse, search: &Search) -> Option<Ha
             None => is_complete = false,
         }
     }
+    // Trusted proxies are checked instead.
+    let answers = matched.is_some();
+    shared.proxies.update(&one.contact, |one| {
+        one.answers = answers || one.is_trusted && one.answers
+    });
     let matched = matched?;
-    shared
-        .proxies
-        .update(&one.contact, |one| one.answers = true);
     if is_complete {
         let before = {
             let named = shared.proxies.named.lock();
@@ -402,5 +434,29 @@ fn vouched(proxy: &Contact, found: &Found) -> SocketAddr {
     match named {
         Some(named) if !(named.address.ip().is_loopback() && is_elsewhere) => named.address,
         _ => proxy.address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_that_answers_is_not_displaced_by_others_that_announce_themselves() {
+        let at = |number: usize| Contact::parse(&format!("http://192.0.2.{number}/"), 0).unwrap();
+        let (proxies, _inputs) = Proxies::new(&[at(200)]);
+        for number in 1..=HEARD_MAX {
+            assert_eq!(proxies.hear(&at(number)), Heard::New);
+        }
+        assert_eq!(proxies.hear(&at(1)), Heard::Known);
+        for number in 2..=HEARD_MAX {
+            proxies.update(&at(number), |one| one.answers = true);
+        }
+        assert_eq!(proxies.hear(&at(9)), Heard::New, "the first was silent");
+        proxies.update(&at(9), |one| one.answers = true);
+        assert_eq!(proxies.hear(&at(10)), Heard::TooMany);
+        let all = proxies.all();
+        assert_eq!(all.len(), 1 + HEARD_MAX);
+        assert!(all.iter().all(|one| one.contact != at(1)) && all[0].contact == at(200));
     }
 }

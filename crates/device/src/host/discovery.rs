@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use super::Shared;
 use super::proxies::Posts;
 use crate::Error;
-use crate::client::{drop_hint, is_ordinary_drop};
+use crate::client::note_drop;
 
 /// Interfaces with their transport addresses.
 pub(super) type Announced = Vec<(Interface, Vec<Str>)>;
@@ -120,16 +120,7 @@ pub(super) async fn listen(
                 from,
                 detail,
                 suppressed,
-            } => {
-                let (times, hop, label) = (suppressed + 1, Hop::Discovery, reason.label());
-                if is_ordinary_drop(reason) {
-                    shared.drops.count(times, hop, label);
-                } else {
-                    let hint = drop_hint(reason).map(str::to_owned);
-                    let drops = &shared.drops;
-                    drops.record_times(times, hop, label, from.ip(), detail, hint);
-                }
-            }
+            } => note_drop(&shared.drops, reason, from, detail, suppressed),
             _ => {}
         }
     }

@@ -15,9 +15,9 @@ use chappe_dpws::discovery::proxy::{Command, Config};
 use chappe_dpws::discovery::{Interface, Proxy, Target};
 use chappe_identity::{AddressPolicy, Scheme};
 use chappe_soap::EndpointReference;
-use chappe_transport::Drops;
 use chappe_transport::http::{ClientLimits, Response, Security, Server, ServerLimits, base};
 use chappe_transport::udp::{Order, Role, UdpOptions, UdpSockets, run_udp};
+use chappe_transport::{Drops, Parsers};
 use chappe_xml::Str;
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinSet;
@@ -123,6 +123,8 @@ struct Shared {
     orders: mpsc::Sender<Order<Command>>,
     replies: serving::Replies,
     subscribers: events::Subscribers,
+    /// Read large messages apart from the serving threads.
+    parsers: Parsers,
     news: broadcast::Sender<ProxyNews>,
     state: watch::Sender<ProxyState>,
     drops: Drops,
@@ -174,6 +176,7 @@ impl DiscoveryProxy {
             orders,
             replies: serving::Replies::default(),
             subscribers,
+            parsers: Parsers::default(),
             news: broadcast::Sender::new(NEWS_MAX),
             state: watch::Sender::default(),
             drops: drops.clone(),

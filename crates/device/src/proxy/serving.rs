@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{Posted, ProxyNews, ProxyOptions, Shared};
 use crate::Error;
-use crate::client::{Found, drop_hint, is_ordinary_drop};
+use crate::client::{Found, note_drop};
 use crate::http::response;
 
 /// Requests that wait for their replies, by token.
@@ -81,14 +81,17 @@ pub(super) fn bind(
 }
 
 /// Answers a message: of discovery by the machine, of WS-Eventing by the event source.
-pub(super) async fn answer(shared: &Shared, message: Posted) -> Response {
+pub(super) async fn answer(shared: &Shared, mut message: Posted) -> Response {
+    let body = std::mem::take(&mut message.body);
     let limits = Limits {
-        bytes: message.body.len(),
+        bytes: body.len(),
         ..Limits::default()
     };
-    let envelope = match Envelope::parse_within(&message.body, limits) {
-        Ok(envelope) => envelope,
-        Err(error) => {
+    let reading = move || Envelope::parse_within(&body, limits);
+    let envelope = match shared.parsers.run_if_large(limits.bytes, reading).await {
+        Ok(Ok(envelope)) => envelope,
+        Err(_) => return response(&Reply::UNAVAILABLE),
+        Ok(Err(error)) => {
             let (peer, detail) = (message.peer.ip(), error.to_string());
             let drops = &shared.drops;
             drops.record(Hop::Http, "request refused", peer, detail, None);
@@ -144,16 +147,7 @@ pub(super) async fn listen(
                 from,
                 detail,
                 suppressed,
-            } => {
-                let (times, hop, label) = (suppressed + 1, Hop::Discovery, reason.label());
-                if is_ordinary_drop(reason) {
-                    shared.drops.count(times, hop, label);
-                } else {
-                    let hint = drop_hint(reason).map(str::to_owned);
-                    let drops = &shared.drops;
-                    drops.record_times(times, hop, label, from.ip(), detail, hint);
-                }
-            }
+            } => note_drop(&shared.drops, reason, from, detail, suppressed),
             Event::NotSent { reason } => {
                 let what = "answer not sent";
                 shared.drops.record(Hop::Discovery, what, "", reason, None);

@@ -1,4 +1,4 @@
-//! Decoding and counting of received datagrams, common to both machines.
+//! Decoding and counting of received datagrams, common to the machines of discovery.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -37,6 +37,18 @@ pub(crate) fn read(datagram: &Inbound) -> Result<Message, Dropped> {
         .map_err(|error| Dropped::new(DropReason::Malformed, error.to_string()))?;
     Message::from_envelope(&envelope)
         .map_err(|error| Dropped::new(error.drop_reason(), error.to_string()))
+}
+
+/// Refuses a datagram whose answer would go elsewhere than to its sender.
+pub(crate) fn check_reply_to(message: &Message) -> Result<(), Dropped> {
+    let anonymous = message.dialect.addressing().anonymous();
+    match message.reply_to.as_deref() {
+        Some(uri) if uri != anonymous => {
+            let detail = uri.chars().take(128).collect::<String>();
+            Err(Dropped::new(DropReason::ReplyElsewhere, detail))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Deduplicates received messages and counts their outcomes.

@@ -259,6 +259,27 @@ fn multicast_is_answered_with_the_proxys_hello_and_nothing_is_amplified() {
 }
 
 #[test]
+fn a_dropped_search_for_the_proxy_itself_is_counted() {
+    let mut site = Site::new(|_| {});
+    let proxies = Probe {
+        types: vec![Dialect::V2009.proxy_type()],
+        ..Probe::default()
+    };
+    for (reply_to, answers, dropped) in [(None, 1, 0), (Some("http://192.0.2.66/"), 0, 1)] {
+        let mut message = site.message(Dialect::V2009, Content::Probe(proxies.clone()));
+        message.reply_to = reply_to.map(Into::into);
+        let outputs = site.input(Input::Receive(Inbound {
+            from: host(9),
+            interface: 1,
+            multicast: false,
+            bytes: message.to_envelope(&[]).to_text().into_bytes(),
+        }));
+        assert_eq!(sent(&outputs).len(), answers);
+        assert_eq!(site.drops(DropReason::ReplyElsewhere), dropped);
+    }
+}
+
+#[test]
 fn nobody_removes_or_redirects_what_another_registered() {
     let mut site = Site::new(|_| {});
     site.hello(host(1), "urn:a");
@@ -308,6 +329,14 @@ fn confirmed_and_authenticated_entries_resist_forgery() {
     assert_eq!(site.post(host(2), Some("device b"), &hello).status, 202);
     assert_eq!(site.hello(host(66), "urn:b").status, 400);
     assert_eq!(site.bye(host(2), None, "urn:b").status, 400);
+    // It is the account's still when the application has reached it.
+    site.input(Input::Command(Command::Learn {
+        target: target("urn:b", host(2)),
+        dialect: Dialect::V2009,
+        from: host(2),
+    }));
+    assert_eq!(site.hello(host(2), "urn:b").status, 400);
+    assert_eq!(site.bye(host(2), Some("device c"), "urn:b").status, 400);
     assert_eq!(site.bye(host(9), Some("device c"), "urn:b").status, 400);
     assert_eq!(site.bye(host(9), Some("device b"), "urn:b").status, 202);
     assert_eq!(site.offered(), ["urn:a"]);

@@ -24,10 +24,12 @@ pub(super) fn contradictions(
     found.extend(signatures(config, settings));
     found.extend(exchange(config, settings));
     found.extend(exclusions(config, settings));
-    found.extend(config.discovery.wrong_proxy().map(|message| {
-        let hint = "write its URL with an IP address, such as \"http://192.0.2.7:8474/\"";
-        at(settings, "discovery.proxies", message, hint)
-    }));
+    found.extend(
+        config
+            .discovery
+            .wrong_proxy()
+            .map(|(message, hint)| at(settings, "discovery.proxies", message, hint)),
+    );
     found.extend(postgres(config, settings));
     found.extend(mail(config, settings));
     let kad = config.kad.contradictions().into_iter();

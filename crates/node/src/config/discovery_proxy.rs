@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use chappe_dpws::discovery::managed::PROXIES_MAX;
 use chappe_identity::Contact;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -39,11 +40,38 @@ impl Discovery {
         parsed.filter_map(Result::ok).collect()
     }
 
-    /// Entries of `proxies` that are no addresses, each with the fault.
-    pub(super) fn wrong_proxy(&self) -> Option<String> {
-        self.proxies.iter().find_map(|url| {
+    /// The fault in `proxies`, with a remedy: an entry is no address, or there are too many.
+    pub(super) fn wrong_proxy(&self) -> Option<(String, &'static str)> {
+        let malformed = self.proxies.iter().find_map(|url| {
             let refusal = Contact::parse(url, 0).err()?;
-            Some(format!("{url}: {refusal}"))
+            let hint = "write its URL with an IP address, such as \"http://192.0.2.7:8474/\"";
+            Some((format!("{url}: {refusal}"), hint))
+        });
+        let count = self.proxies.len();
+        malformed.or_else(|| {
+            let message = format!("{count} proxies (limit {PROXIES_MAX})");
+            (count > PROXIES_MAX).then_some((message, "one and a second for its outage suffice"))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proxies_that_would_not_be_asked_are_refused() {
+        let of = |proxies: Vec<String>| Discovery {
+            proxies,
+            ..Discovery::default()
+        };
+        let url = |number: usize| format!("http://192.0.2.{number}:8474/");
+        assert_eq!(of((0..PROXIES_MAX).map(url).collect()).wrong_proxy(), None);
+        let (message, _) = of((0..=PROXIES_MAX).map(url).collect())
+            .wrong_proxy()
+            .unwrap();
+        assert!(message.contains("limit 8"), "{message}");
+        let (message, hint) = of(vec!["http://proxy/".to_owned()]).wrong_proxy().unwrap();
+        assert!(message.starts_with("http://proxy/") && hint.contains("IP address"));
     }
 }

@@ -350,7 +350,7 @@ pub fn from_source<T: Message>(
 /// The position of a text among the values of an enumeration.
 #[doc(hidden)]
 pub fn variant(values: &[&str], text: &str) -> Result<usize, LexicalError> {
-    let trimmed = text.trim();
+    let trimmed = chappe_xml::trim(text);
     let position = values.iter().position(|value| *value == trimmed);
     position.ok_or_else(|| lexical("value of its enumeration", text))
 }

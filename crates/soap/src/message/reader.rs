@@ -256,7 +256,7 @@ impl<'s> Reader<'s> {
                     }
                 }
                 Part::End => return Ok(None),
-                Part::Text(text) if !text.trim().is_empty() => {
+                Part::Text(text) if !chappe_xml::trim(&text).is_empty() => {
                     return Err(ReadReason::Mixed.into());
                 }
                 Part::Text(_) => {}

@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
-use chappe_xml::{Name, Value};
+use chappe_xml::{Name, Value, trim};
 
 use super::{Message, ReadError, Reader, Types, WriteError, Writer, lexical};
 use crate::schema::{
     LexicalError, NAMESPACE, XsdType, format_date_time, format_duration, parse_date_time,
-    parse_duration, trimmed,
+    parse_duration,
 };
 
 /// A value of a built-in type.
@@ -221,9 +221,7 @@ macro_rules! integer {
             }
 
             fn parse(text: &str) -> Result<Self, LexicalError> {
-                let invalid = || lexical($name, text);
-                let digits = trimmed(text).ok_or_else(invalid)?;
-                digits.parse().map_err(|_| invalid())
+                trim(text).parse().map_err(|_| lexical($name, text))
             }
         }
     )*};
@@ -243,9 +241,8 @@ impl Simple for bool {
     }
 
     fn parse(text: &str) -> Result<Self, LexicalError> {
-        let invalid = || lexical("xs:boolean", text);
-        let value = Value::from(trimmed(text).ok_or_else(invalid)?);
-        value.boolean().map_err(|_| invalid())
+        let value = Value::from(text).boolean();
+        value.map_err(|_| lexical("xs:boolean", text))
     }
 }
 
@@ -259,9 +256,8 @@ impl Simple for f64 {
     }
 
     fn parse(text: &str) -> Result<Self, LexicalError> {
-        let invalid = || lexical("xs:double", text);
-        let value = Value::from(trimmed(text).ok_or_else(invalid)?);
-        value.double().map_err(|_| invalid())
+        let value = Value::from(text).double();
+        value.map_err(|_| lexical("xs:double", text))
     }
 }
 
@@ -287,11 +283,10 @@ impl Simple for f32 {
 
     fn parse(text: &str) -> Result<Self, LexicalError> {
         let invalid = || lexical("xs:float", text);
-        let within = trimmed(text).ok_or_else(invalid)?;
-        let double = Value::from(within).double().map_err(|_| invalid())?;
+        let double = Value::from(text).double().map_err(|_| invalid())?;
         match double.is_finite() {
             // Rounding a double again could miss the nearest float.
-            true => within.parse().map_err(|_| invalid()),
+            true => trim(text).parse().map_err(|_| invalid()),
             false => Ok(double as Self),
         }
     }
@@ -339,8 +334,7 @@ impl Simple for Duration {
     }
 
     fn parse(text: &str) -> Result<Self, LexicalError> {
-        let within = trimmed(text).ok_or_else(|| lexical("xs:duration", text))?;
-        let nanoseconds = parse_duration(within)?;
+        let nanoseconds = parse_duration(text)?;
         let nanoseconds = u64::try_from(nanoseconds);
         let nanoseconds = nanoseconds.map_err(|_| lexical("xs:duration of zero or more", text))?;
         Ok(Self::from_nanos(nanoseconds))
@@ -363,8 +357,7 @@ impl Simple for SystemTime {
     }
 
     fn parse(text: &str) -> Result<Self, LexicalError> {
-        let within = trimmed(text).ok_or_else(|| lexical("xs:dateTime", text))?;
-        let nanoseconds = parse_date_time(within)?;
+        let nanoseconds = parse_date_time(text)?;
         let distance = Duration::from_nanos(nanoseconds.unsigned_abs());
         Ok(match nanoseconds < 0 {
             true => UNIX_EPOCH - distance,

@@ -29,7 +29,6 @@ pub use model::{
 };
 pub use parse::{Facets, Occurs, SchemaError, SchemaReference, Schemas};
 pub use time::{format_date_time, format_duration, parse_date_time, parse_duration};
-pub(crate) use values::trimmed;
 pub use work::Work;
 
 /// The namespace of XML Schema.

@@ -3,6 +3,8 @@
 //! A year counts 365 days and a month 30 days, since both vary and only a bound is needed. A time
 //! without zone is UTC. Years before 1678 and after 2261 are out of range.
 
+use chappe_xml::trim;
+
 use super::LexicalError;
 
 const SECOND: i64 = 1_000_000_000;
@@ -23,7 +25,7 @@ const LEXICAL_MAX: usize = 64;
 /// [`LexicalError`] if the text is not a duration, or exceeds 292 years.
 pub fn parse_duration(text: &str) -> Result<i64, LexicalError> {
     let invalid = || LexicalError::new("xs:duration", text);
-    let trimmed = text.trim();
+    let trimmed = trim(text);
     if trimmed.len() > LEXICAL_MAX {
         return Err(invalid());
     }
@@ -148,7 +150,7 @@ fn fraction(nanoseconds: u64) -> String {
 /// [`LexicalError`] if the text is not a date with time, or is out of range.
 pub fn parse_date_time(text: &str) -> Result<i64, LexicalError> {
     let invalid = || LexicalError::new("xs:dateTime", text);
-    let trimmed = text.trim();
+    let trimmed = trim(text);
     if trimmed.len() > LEXICAL_MAX || !trimmed.is_ascii() {
         return Err(invalid());
     }

@@ -5,22 +5,12 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use chappe_xml::Value;
+use chappe_xml::{Value, trim};
 
 use super::{SimpleType, ValueFamily, XsdType, parse_date_time, parse_duration};
 
 /// Values of an enumeration that are named in a message. Reason: more do not fit on a screen.
 const SHOWN_MAX: usize = 24;
-
-/// White space of XML Schema. Other white space, such as a no-break space, is part of a value.
-const WHITE_SPACE: [char; 4] = [' ', '\t', '\r', '\n'];
-
-/// The text without white space of XML Schema at its ends; `None` if other white space is at one of them, which is in
-/// no number, boolean or time.
-pub(crate) fn trimmed(text: &str) -> Option<&str> {
-    let trimmed = text.trim_matches(WHITE_SPACE);
-    (trimmed.trim().len() == trimmed.len()).then_some(trimmed)
-}
 
 /// Whether XML can have the character (XML 1.0, production 2).
 fn is_char(character: char) -> bool {
@@ -117,14 +107,11 @@ fn length(data_type: XsdType, text: &str) -> Option<usize> {
     match data_type {
         XsdType::Base64Binary => bytes_of_base64(text),
         XsdType::HexBinary => bytes_of_hex(text),
-        XsdType::Boolean => {
-            let value = Value::from(trimmed(text)?);
-            value.boolean().ok().map(|_| 0)
-        }
+        XsdType::Boolean => Value::from(text).boolean().ok().map(|_| 0),
         XsdType::Decimal => is_decimal(text).then_some(0),
         _ => match data_type.family() {
             ValueFamily::Text => Some(text.chars().count()),
-            _ if trimmed(text) != Some(text) => None,
+            _ if trim(text) != text => None,
             _ => Number::parse(data_type, text).map(|_| 0),
         },
     }
@@ -134,7 +121,7 @@ impl SimpleType {
     /// Whether the text is one of its values. Patterns are not examined.
     #[must_use]
     pub fn permits(&self, text: &str) -> bool {
-        let within = text.trim_matches(WHITE_SPACE);
+        let within = trim(text);
         if !text.chars().all(is_char) {
             return false;
         }

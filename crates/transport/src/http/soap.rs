@@ -73,7 +73,7 @@ impl Client {
             AddressingVersion::V200408 => HeaderValue::from_static(SOAP_MEDIA_TYPE),
             AddressingVersion::V200508 => content_type(&addressing.action),
         };
-        let answer = self.post(contact, kind, text, is_not_understood).await?;
+        let answer = self.post(contact, kind, text).await?;
         let (peer, bound) = (contact.address, self.limits().body_bytes);
         let bytes = answer.body.len();
         let read = move || read_answer(peer, &answer, bound);
@@ -82,8 +82,8 @@ impl Client {
     }
 
     /// Sends the text of a message with this action, as EXI where the peer accepts that, and ignores the content of
-    /// the answer. It may be sent twice: EXI that is refused with any status 4xx, or 501, without a SOAP message is
-    /// sent again as text.
+    /// the answer. EXI that the peer did not understand, which it says with status 400, 415 or 501, is sent again as
+    /// text.
     ///
     /// # Errors
     /// There is no answer.
@@ -93,8 +93,7 @@ impl Client {
         action: &str,
         text: String,
     ) -> Result<Answer, Error> {
-        let again = |status: StatusCode| status.is_client_error() || is_not_understood(status);
-        self.post(contact, content_type(action), text, again).await
+        self.post(contact, content_type(action), text).await
     }
 
     async fn post(
@@ -102,10 +101,9 @@ impl Client {
         contact: &Contact,
         content_type: HeaderValue,
         text: String,
-        again: fn(StatusCode) -> bool,
     ) -> Result<Answer, Error> {
         let text = Bytes::from(text);
-        if let Some(answer) = self.post_exi(contact, &text, again).await? {
+        if let Some(answer) = self.post_exi(contact, &text).await? {
             return Ok(answer);
         }
         let mut headers = HeaderMap::new();
@@ -113,14 +111,10 @@ impl Client {
         self.request(contact, Method::POST, headers, text).await
     }
 
-    /// Sends a message as EXI; `None` if it is to be sent as text: the peer does not accept EXI, or refused this
-    /// message with a status for which it may be sent again.
-    async fn post_exi(
-        &self,
-        contact: &Contact,
-        text: &Bytes,
-        again: fn(StatusCode) -> bool,
-    ) -> Result<Option<Answer>, Error> {
+    /// Sends a message as EXI; `None` if it is to be sent as text: the peer does not accept EXI, or did not
+    /// understand this message. After another error without a SOAP message only the next one is text, since this one
+    /// may have had its effect.
+    async fn post_exi(&self, contact: &Contact, text: &Bytes) -> Result<Option<Answer>, Error> {
         let peer = contact.address;
         if !self.accepts_exi(peer) {
             return Ok(None);
@@ -142,11 +136,11 @@ impl Client {
         }
         // Another program may have taken the peer's address, one that does not know EXI.
         self.refuses_exi(peer);
-        Ok((!again(status)).then_some(answer))
+        Ok((!is_not_understood(status)).then_some(answer))
     }
 }
 
-/// Whether a peer did not understand a body, so that nothing was done. A peer that reads SOAP answers with a fault.
+/// Whether a peer that answers without SOAP did not understand the body, so that nothing was done.
 fn is_not_understood(status: StatusCode) -> bool {
     matches!(
         status,

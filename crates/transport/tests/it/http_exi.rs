@@ -127,14 +127,17 @@ async fn status_415_leads_back_to_text() {
 #[tokio::test]
 async fn another_program_at_the_address_gets_text() {
     let exi = Some("exi".to_owned());
-    // The status of its page for EXI, and whether a call and an event are sent again.
-    for (status, call_again, event_again) in [
-        (StatusCode::BAD_REQUEST, true, true),
-        (StatusCode::NOT_IMPLEMENTED, true, true),
-        (StatusCode::METHOD_NOT_ALLOWED, false, true),
-        (StatusCode::INTERNAL_SERVER_ERROR, false, false),
+    // The status of its page for EXI, and whether the message is sent again. It is not if it may have had its effect.
+    for (status, again) in [
+        (StatusCode::BAD_REQUEST, true),
+        (StatusCode::NOT_IMPLEMENTED, true),
+        (StatusCode::NOT_FOUND, false),
+        (StatusCode::METHOD_NOT_ALLOWED, false),
+        (StatusCode::CONFLICT, false),
+        (StatusCode::TOO_MANY_REQUESTS, false),
+        (StatusCode::INTERNAL_SERVER_ERROR, false),
     ] {
-        for (is_event, again) in [(false, call_again), (true, event_again)] {
+        for is_event in [false, true] {
             let seen = Seen::default();
             let noted = Arc::clone(&seen);
             let handler = move |request: Request| {

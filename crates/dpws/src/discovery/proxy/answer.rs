@@ -5,10 +5,10 @@ use chappe_soap::udp::{SENT_ENVELOPE_BYTES_MAX, random_urn};
 use chappe_soap::{EndpointReference, Envelope, Fault, FaultCode};
 use chappe_xml::Str;
 
-use super::super::intake::Dropped;
+use super::super::intake::{self, Dropped};
 use super::super::message::{AppSequence, Content, MATCHES_MAX, Message};
 use super::super::scopes::unknown_rule;
-use super::super::target_service::same_family;
+use super::super::target_service::{limit_copies, same_family};
 use super::super::{DropReason, Inbound, Outbound, Target};
 use super::{AMPLIFICATION_MAX, Event, Origin, Proxy, Request};
 use crate::Dialect;
@@ -22,11 +22,7 @@ impl Proxy {
         datagram: &Inbound,
         message: &Message,
     ) -> Result<(), Dropped> {
-        let anonymous = message.dialect.addressing().anonymous();
-        if let Some(uri) = message.reply_to.as_deref().filter(|uri| *uri != anonymous) {
-            let detail = uri.chars().take(128).collect::<String>();
-            return Err(Dropped::new(DropReason::ReplyElsewhere, detail));
-        }
+        intake::check_reply_to(message)?;
         let allowed = datagram.bytes.len().saturating_mul(AMPLIFICATION_MAX);
         let fits = |text: &String| text.len() <= allowed.min(SENT_ENVELOPE_BYTES_MAX);
         let answer = match datagram.multicast {
@@ -51,9 +47,8 @@ impl Proxy {
                 hello
             }
         };
-        let copies = u32::try_from(allowed / text.len().max(1)).unwrap_or(u32::MAX);
         let mut retransmission = self.config.unicast;
-        retransmission.repeat = retransmission.repeat.min(copies.saturating_sub(1));
+        limit_copies(&mut retransmission, allowed, text.len());
         let answer = Outbound {
             to: datagram.from,
             interface: datagram.interface,

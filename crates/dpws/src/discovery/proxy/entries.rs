@@ -1,6 +1,7 @@
 //! The target services that a proxy offers, by source, with their ends.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use chappe_identity::Quota;
 use chappe_machine::{Instant, Timers};
@@ -65,6 +66,14 @@ impl Entries {
         lease
             .map(|lease| lease.dialects.clone())
             .unwrap_or_default()
+    }
+
+    /// The authenticated sender of an entry that was registered from this host.
+    pub(super) fn sender_on_host(&self, endpoint: &str, host: IpAddr) -> Option<Str> {
+        let known = self.table.get(endpoint)?;
+        let is_there = known.from.ip() == host;
+        let lease = self.leases.get(endpoint).filter(|_| is_there)?;
+        lease.sender.clone()
     }
 
     /// How a sender stands to an entry. An authenticated sender takes an entry over that nobody confirmed.

@@ -198,7 +198,7 @@ impl Proxy {
             Output::Event(target_service::Event::NotSent { reason }) => {
                 outputs.push_back(Output::Event(Event::NotSent { reason }));
             }
-            // What it answered, and what it dropped, is counted by the proxy.
+            // The proxy itself counts the outcomes of messages.
             Output::Event(_) => {}
         });
     }
@@ -245,8 +245,9 @@ impl Proxy {
             Content::Hello(target) => self.on_hello(&origin, target),
             Content::Bye(target) => self.on_bye(&origin, &target.endpoint.address),
             Content::Probe(_) | Content::Resolve(_) if self.is_about_itself(message) => {
-                self.drive(now, Input::Receive(datagram.clone()));
-                Ok(())
+                let result = self.own.receive(now, datagram);
+                self.drive(now, Input::Timeout);
+                result
             }
             Content::Probe(_) | Content::Resolve(_) => self.answer_datagram(now, datagram, message),
             Content::ProbeMatches(_) | Content::ResolveMatches(_) => Err(Dropped::new(
@@ -369,7 +370,8 @@ impl Proxy {
         let mut known = Known::new(target, dialect, from, 0);
         known.confirmed = true;
         let end = now + self.config.lifetime;
-        if let Err(Dropped { reason, detail }) = self.insert(known, None, end) {
+        let sender = self.entries.sender_on_host(&endpoint, from.ip());
+        if let Err(Dropped { reason, detail }) = self.insert(known, sender, end) {
             let suppressed = 0;
             return self.event(Event::Dropped {
                 reason,

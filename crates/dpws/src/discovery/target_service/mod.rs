@@ -271,7 +271,8 @@ impl TargetService {
         self.outputs.push_back(Output::Event(event));
     }
 
-    fn receive(&mut self, now: Instant, datagram: &Inbound) -> Result<(), Dropped> {
+    /// Answers a datagram. The caller counts the outcome.
+    pub(super) fn receive(&mut self, now: Instant, datagram: &Inbound) -> Result<(), Dropped> {
         if self.state != State::Started {
             return Err(Dropped::new(
                 DropReason::NotStarted,
@@ -332,15 +333,9 @@ impl TargetService {
         if !self.config.dialects.contains(&dialect) {
             return drop(DropReason::OtherDialect, dialect.discovery());
         }
-        let anonymous = dialect.addressing().anonymous();
-        if let Some(uri) = message.reply_to.as_deref().filter(|uri| *uri != anonymous) {
-            return drop(
-                DropReason::ReplyElsewhere,
-                &uri.chars().take(128).collect::<String>(),
-            );
-        }
+        intake::check_reply_to(message)?;
         let relates_to = message.message_id.clone();
-        let to = Str::Borrowed(anonymous);
+        let to = Str::Borrowed(dialect.addressing().anonymous());
         match &message.content {
             Content::Resolve(reference) if reference.address == self.config.endpoint => {
                 Ok(("Resolve", Kind::ResolveMatch { relates_to, to }))
@@ -393,9 +388,7 @@ impl TargetService {
             pending.without_scopes = without_scopes;
             size = self.largest_size(&pending);
             if size <= allowed.min(SENT_ENVELOPE_BYTES_MAX) {
-                let copies = u32::try_from(allowed / size.max(1)).unwrap_or(u32::MAX);
-                let repeat = &mut pending.retransmission.repeat;
-                *repeat = (*repeat).min(copies.saturating_sub(1));
+                limit_copies(&mut pending.retransmission, allowed, size);
                 return Ok(pending);
             }
         }
@@ -513,6 +506,12 @@ impl TargetService {
             self.event(Event::Stopped);
         }
     }
+}
+
+/// Sends only as many copies of an answer of `size` bytes as `allowed` bytes have room for.
+pub(super) fn limit_copies(retransmission: &mut Retransmission, allowed: usize, size: usize) {
+    let copies = u32::try_from(allowed / size.max(1)).unwrap_or(u32::MAX);
+    retransmission.repeat = retransmission.repeat.min(copies.saturating_sub(1));
 }
 
 /// The transport addresses of the client's family, or all if there are none.

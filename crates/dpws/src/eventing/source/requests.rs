@@ -16,7 +16,7 @@ use super::{
 use crate::eventing::message::{
     DELIVERY_MODE_PUSH, Expiration, Lease, Subscribe, SubscribeResponse, action, name,
 };
-use crate::eventing::{EndStatus, EventingFault, ManagerStyle};
+use crate::eventing::{EventingFault, ManagerStyle};
 use crate::exchange;
 
 /// A rejected request with its fault.
