@@ -7,6 +7,7 @@
 //! | `simulation` | the product's pacers in front of a simulated bottleneck |
 //! | `zeromq` | between two processes, over the sessions of links |
 //! | `dds` | the same, over DDS |
+//! | `ddsperf` | `chappe perf` over DDS, next to the program of Cyclone DDS |
 //!
 //! The last two run on plain loopback and through a bottleneck, DDS also through lossy ones; see
 //! [`carriers`] for how they are judged. They want a quiet machine.
@@ -25,18 +26,21 @@
 mod bottleneck;
 mod cable;
 mod carriers;
+mod ddsperf;
 mod simulation;
 mod unsafe_tap;
 
 use crate::{Error, Report, Settings};
 
-/// The part that needs no network.
+/// The part that needs no network, and the one next to another program.
 const SIMULATION: &str = "simulation";
+const DDSPERF: &str = "ddsperf";
 
-/// The parts: one without a network, and one for each carrier.
+/// The parts: one without a network, one for each carrier, and one next to another program.
 pub(crate) fn parts() -> Vec<&'static str> {
     let carriers = carriers::Carrier::ALL.iter().map(|it| it.name());
-    std::iter::once(SIMULATION).chain(carriers).collect()
+    let parts = std::iter::once(SIMULATION).chain(carriers);
+    parts.chain([DDSPERF]).collect()
 }
 
 /// Runs the selected parts.
@@ -48,7 +52,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
         all.filter(|carrier| wanted(carrier.name()))
     };
     let mut settings = settings.clone();
-    if carriers().next().is_some() {
+    if carriers().next().is_some() || wanted(DDSPERF) {
         // Before the simulation, whose results a missing program would lose.
         settings.program = Some(settings.chappe()?);
     }
@@ -60,6 +64,11 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     }
     for carrier in carriers() {
         carriers::run(*carrier, &settings, &mut report)?;
+    }
+    if wanted(DDSPERF)
+        && let Err(error) = ddsperf::run(&settings, &mut report)
+    {
+        report.failed(DDSPERF, &error);
     }
     Ok(report)
 }

@@ -25,7 +25,8 @@ use crate::plot::{self, Mark, Plot, Scale, Series};
 use crate::report::file_name;
 use crate::timing::median;
 use crate::{Error, Limit, Reference, Report, Settings};
-use pair::{Measured, Pair};
+use pair::Measured;
+pub(super) use pair::Pair;
 
 const SIZES: [usize; 6] = [5_000, 10_000, 20_000, 50_000, 100_000, 200_000];
 const WINDOWS: [u32; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024];
@@ -53,7 +54,7 @@ pub(super) enum Carrier {
 
 /// The path between the processes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Route {
+pub(super) enum Route {
     Loopback,
     /// The bottleneck, which loses this share of the frames.
     Narrow(f64),
@@ -84,7 +85,7 @@ impl Carrier {
     }
 
     /// The most samples of a size that may be in flight.
-    fn window(self, size: usize) -> u32 {
+    pub(super) fn window(self, size: usize) -> u32 {
         let most = match self {
             Self::Zeromq => usize::MAX,
             Self::Dds => DDS_BYTES_MAX / size,
@@ -421,6 +422,7 @@ mod tests {
             period_us: 1.0,
             lost: 1,
             accepted: (1, 2),
+            round_trip_halved_s: None,
         }
     }
 

@@ -18,10 +18,10 @@ const DOMAIN: u32 = 100;
 
 /// The result of a setting.
 #[derive(Debug, Clone)]
-pub(super) struct Measured {
+pub(in super::super) struct Measured {
     pub(super) pacer: String,
     pub(super) size: usize,
-    pub(super) point: Point,
+    pub(in super::super) point: Point,
     pub(super) p99_s: f64,
     /// Samples sent a second for each received.
     pub(super) offered: f64,
@@ -30,6 +30,8 @@ pub(super) struct Measured {
     pub(super) lost: u64,
     /// The numbers of samples in flight between which the pacer keeps its pace.
     pub(super) accepted: (u64, u64),
+    /// The median, if samples were sent back.
+    pub(in super::super) round_trip_halved_s: Option<f64>,
 }
 
 impl Measured {
@@ -40,7 +42,7 @@ impl Measured {
 
 /// The processes of a measurement.
 #[derive(Debug, Clone)]
-pub(super) struct Pair<'a> {
+pub(in super::super) struct Pair<'a> {
     pub(super) carrier: Carrier,
     pub(super) route: Route,
     pub(super) size: usize,
@@ -51,6 +53,8 @@ pub(super) struct Pair<'a> {
     pub(super) subscribers: usize,
     /// Distinguishes senders at the same time.
     pub(super) number: u32,
+    /// One in this many samples is sent back; 0: none.
+    pub(in super::super) echo: u64,
     /// The interval of the rows.
     pub(super) interval: Duration,
     /// Time that a subscriber spends on each sample, and when it doubles.
@@ -58,7 +62,7 @@ pub(super) struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    pub(super) fn new(
+    pub(in super::super) fn new(
         carrier: Carrier,
         route: Route,
         size: usize,
@@ -75,13 +79,14 @@ impl<'a> Pair<'a> {
             seed,
             subscribers: 1,
             number: 0,
+            echo: 0,
             interval: Duration::from_secs(3_600),
             takes: None,
         }
     }
 
     /// Measures these pacers one after another.
-    pub(super) fn run(
+    pub(in super::super) fn run(
         &self,
         pacers: &[String],
         times: (Duration, Duration),
@@ -133,6 +138,7 @@ impl<'a> Pair<'a> {
         publish.args(["--size", &self.size.to_string()]);
         publish.args(["--pacer", &pacers.join(",")]);
         publish.args(["--subscribers", &self.subscribers.to_string()]);
+        publish.args(["--echo", &self.echo.to_string()]);
         publish.args(["--warm-up", &us(times.0), "--duration", &us(times.1)]);
         if let Some(capacity) = capacity {
             publish.args(["--capacity", &format!("{:.0}bit", capacity * 8.0)]);
@@ -245,6 +251,7 @@ pub(super) fn join(published: &Value, subscribed: &Value) -> Vec<Measured> {
                 count(&sent["low_threshold"]),
                 count(&sent["high_threshold"]),
             ),
+            round_trip_halved_s: sent["latency"]["p50_us"].as_f64().map(|us| us / 1e6),
         })
     });
     joined.collect()
