@@ -15,10 +15,19 @@ use tokio::net::TcpStream;
 use crate::tls;
 
 /// A connection, with or without TLS.
-pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {
+    /// The verified certificate of the client in DER, at the server end, if it has shown one.
+    fn client_certificate(&self) -> Option<&[u8]> {
+        None
+    }
+}
 
 impl Duplex for TcpStream {}
-impl Duplex for tls::Stream {}
+impl Duplex for tls::Stream {
+    fn client_certificate(&self) -> Option<&[u8]> {
+        self.client_certificate()
+    }
+}
 
 type Handshake<'a> = Pin<Box<dyn Future<Output = Result<Box<dyn Duplex>, tls::Error>> + Send + 'a>>;
 

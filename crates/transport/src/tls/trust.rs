@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use chappe_identity::Proof;
+use chappe_identity::der::uris;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -19,7 +20,7 @@ use rustls::{
 };
 
 use super::error::{Refused, Why};
-use super::extension::{has_usage, uris};
+use super::extension::has_usage;
 use super::{Fingerprint, Usage};
 
 /// The prefix of the endpoints of devices among the URIs of a certificate.
