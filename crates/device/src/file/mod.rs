@@ -282,7 +282,8 @@ impl SourceText<'_> {
             authorities: tls.authorities.as_ref().map(path),
             fingerprints: self.parsed(&tls.fingerprints, "tls.fingerprints")?,
             usages: self.parsed(&tls.usages, "tls.usages")?,
-            any_name: false,
+            revocation_lists: tls.revocation_lists.as_ref().map(path),
+            ..Files::default()
         })
     }
 
