@@ -38,6 +38,7 @@
 //! authorities = "ward-ca.pem"
 //! fingerprints = ["6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"]
 //! usages = ["1.2.840.10004.20701.1.1"]
+//! revocation_lists = "ward-ca.crl"
 //! ```
 //!
 //! An event with `deadline_ms` is late on a notification tree after that time: sinks count it. A field of type
