@@ -283,6 +283,7 @@ mod tests {
     use tokio_rustls::TlsConnector;
 
     use super::super::certificate::{FOREVER, file_of_key, oid};
+    use super::super::extension::has_usage;
     use super::super::trust::ServerVerifier;
     use super::super::{Error, Stream};
     use super::*;
@@ -379,6 +380,23 @@ mod tests {
                     read.unwrap_err();
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_made_certificate_has_the_usages_of_proxies_only_at_a_proxy() {
+        let folder = tempfile::tempdir().unwrap();
+        // Of the numbers for documentation (RFC 5612).
+        let usage: Usage = "1.3.6.1.4.1.32473.1".parse().unwrap();
+        for is_proxy in [true, false] {
+            let files = Files {
+                key: Some(folder.path().join("key.pem")),
+                proxy_usages: vec![usage.clone()],
+                is_proxy,
+                ..Files::default()
+            };
+            let own = files.load("node", "urn:x:y").unwrap().own.unwrap();
+            assert_eq!(has_usage(&own.cert[0], &usage), is_proxy);
         }
     }
 
