@@ -170,9 +170,9 @@ impl ServerCertVerifier for ServerVerifier {
             return Err(refuse(self.trust.untrusted()));
         };
         match chains.verify_server_cert(certificate, intermediates, name, ocsp, now) {
-            Ok(_) => {}
             // The name comes last, and is judged after the handshake.
-            Err(rustls::Error::InvalidCertificate(
+            Ok(_)
+            | Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => {}
             Err(error) => return Err(refuse(Why::of(error))),
