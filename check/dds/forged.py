@@ -118,4 +118,5 @@ def main(*words: str) -> None:
     sys.exit(0 if held else 1)
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -14,13 +14,28 @@ fn main() {
     println!("cargo::rerun-if-changed={SHIM}");
     println!("cargo::rerun-if-env-changed=CMAKE");
     println!("cargo::rustc-check-cfg=cfg(cyclone)");
+    println!("cargo::rustc-check-cfg=cfg(secure)");
     match build() {
-        Ok(()) => println!("cargo::rustc-cfg=cyclone"),
+        Ok(()) => {
+            println!("cargo::rustc-cfg=cyclone");
+            if is_secure() {
+                println!("cargo::rustc-cfg=secure");
+            }
+        }
         Err(why) => println!(
-            "cargo::warning=built without DDS: {why} (hint: install CMake and a C compiler; Debian: apt-get install \
-             cmake gcc; then touch crates/dds/build.rs)"
+            "cargo::warning=built without DDS: {why} (hint: install CMake and a C compiler{}; then touch \
+             crates/dds/build.rs)",
+            match is_secure() {
+                true => ", and OpenSSL's headers; Debian: apt-get install cmake gcc libssl-dev",
+                false => "; Debian: apt-get install cmake gcc",
+            }
         ),
     }
+}
+
+/// Whether the library has DDS Security, with its three plugins.
+fn is_secure() -> bool {
+    env::var_os("CARGO_FEATURE_SECURITY").is_some()
 }
 
 fn build() -> Result<(), String> {
@@ -35,7 +50,8 @@ fn build() -> Result<(), String> {
     for folder in [
         "src/core/ddsc/include",
         "src/core/ddsi/include",
-        // The library's own headers: the shim reads its writers.
+        "src/core/ddsc/src",
+        // The library's own headers: the shim reads its writers and participants.
         "src/core/ddsi/src",
         "src/core/cdr/include",
         "src/ddsrt/include",
@@ -87,13 +103,19 @@ fn library(source: &Path, build: &Path) -> Result<(), String> {
         "-DBUILD_SHARED_LIBS=OFF",
         "-DENABLE_LTO=OFF",
     ]);
+    // The library ends no program: its calls of `abort` end only their own thread (`shim.c`).
+    configure.arg("-DCMAKE_C_FLAGS=-Dabort=chappe_library_abort");
+    // The plugins are linked into the library: it finds them by name in a table of its own, and loads no files.
+    let secure = if is_secure() { "ON" } else { "OFF" };
+    for name in ["ENABLE_SSL", "ENABLE_SECURITY"] {
+        configure.arg(format!("-D{name}={secure}"));
+    }
     for off in [
         "BUILD_IDLC",
         "BUILD_DDSPERF",
         "BUILD_TESTING",
         "BUILD_EXAMPLES",
-        "ENABLE_SSL",
-        "ENABLE_SECURITY",
+        "ENABLE_TCP_TLS",
         "ENABLE_LIFESPAN",
         "ENABLE_TYPELIB",
         "ENABLE_TYPE_DISCOVERY",

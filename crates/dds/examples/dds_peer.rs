@@ -2,16 +2,19 @@
 //!
 //! ```text
 //! dds_peer [--interface ADDRESS] ...       uses an interface other than 127.0.0.1
+//! dds_peer [--security AUTHORITY NAME] ... is secure, by files of `chappe dds keys AUTHORITY NAME`
 //! dds_peer idl                             prints the IDL of the type
 //! dds_peer write DOMAIN TOPIC COUNT BYTES  writes once a reader is found, until all samples are acknowledged,
 //!                                          and stays until its input ends
 //! dds_peer read DOMAIN TOPIC COUNT         prints the received samples: count, missing, repeated, bytes
 //! ```
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use chappe_dds::{
-    Bytes, Durability, Octets, Participant, ParticipantConfig, Qos, Topic, open, write_within,
+    Bytes, Durability, Octets, Participant, ParticipantConfig, Qos, SecurityConfig, Topic, open,
+    write_within,
 };
 
 const WINDOW: u32 = 16;
@@ -21,18 +24,27 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 fn main() -> Outcome {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let (interface, words) = match *words {
-        ["--interface", address, ref words @ ..] => (Some(address.parse()?), words),
-        ref words => (None, words),
-    };
-    let config = |domain: &str| -> Result<ParticipantConfig, Box<dyn std::error::Error>> {
-        let mut config = ParticipantConfig {
-            domain: domain.parse()?,
-            ..ParticipantConfig::default()
+    let mut words: &[&str] = &words.iter().map(String::as_str).collect::<Vec<_>>();
+    let mut own = ParticipantConfig::default();
+    loop {
+        words = match *words {
+            ["--interface", address, ref rest @ ..] => {
+                own.interfaces = vec![address.parse()?];
+                rest
+            }
+            ["--security", authority, name, ref rest @ ..] => {
+                own.security = secure(authority.as_ref(), name);
+                rest
+            }
+            _ => break,
         };
-        config.interfaces = interface.map_or(config.interfaces, |address| vec![address]);
-        Ok(config)
+    }
+    let config = |domain: &str| -> Result<ParticipantConfig, Box<dyn std::error::Error>> {
+        let domain = domain.parse()?;
+        Ok(ParticipantConfig {
+            domain,
+            ..own.clone()
+        })
     };
     match *words {
         ["idl"] => print!("{}", Octets::IDL),
@@ -43,6 +55,20 @@ fn main() -> Outcome {
         _ => return Err("unknown arguments (hint: the usage is at the top of the example)".into()),
     }
     Ok(())
+}
+
+/// The files that `chappe dds keys` makes.
+fn secure(authority: &Path, name: &str) -> SecurityConfig {
+    let own = authority.join(name);
+    SecurityConfig {
+        identity_ca: authority.join("ca.pem"),
+        certificate: own.join("certificate.pem"),
+        private_key: own.join("private_key.pem"),
+        permissions_ca: authority.join("ca.pem"),
+        governance: authority.join("governance.p7s"),
+        permissions: own.join("permissions.p7s"),
+        ..SecurityConfig::default()
+    }
 }
 
 fn take_part(

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::qos::Announced;
-use crate::{DdsError, Qos, WriteError};
+use crate::{DdsError, Qos, SecurityConfig, WriteError};
 
 /// The highest domain with valid port numbers (RTPS 2.5, clause 9.6.2.3).
 pub const DOMAIN_MAX: u16 = 232;
@@ -35,14 +35,17 @@ pub struct ParticipantConfig {
     /// Addresses of this host that it uses: it announces itself at these only, and sends and joins multicast on
     /// their interfaces only. With 127.0.0.1 alone it uses no multicast.
     pub interfaces: Vec<IpAddr>,
+    /// Its identity and permissions, if it is secure.
+    pub security: SecurityConfig,
 }
 
 impl Default for ParticipantConfig {
-    /// Domain 0, loopback only.
+    /// Domain 0, loopback only, no security.
     fn default() -> Self {
         Self {
             domain: 0,
             interfaces: vec![Ipv4Addr::LOCALHOST.into()],
+            security: SecurityConfig::default(),
         }
     }
 }
@@ -63,7 +66,7 @@ impl ParticipantConfig {
                 key: "interfaces",
                 why: "name at least one address of this host".into(),
             }),
-            None => Ok(()),
+            None => self.security.check(),
         }
     }
 
@@ -214,6 +217,13 @@ pub enum Event {
         here: Guid,
         /// The remote reader or writer.
         there: Guid,
+    },
+    /// The library has reported warnings or errors.
+    Warnings {
+        /// Their number since the last event of this kind.
+        count: u64,
+        /// The newest ones of the participant, oldest first.
+        newest: Vec<String>,
     },
     /// A remote end has the same topic, but the writer offers less than the reader requests, so no sample
     /// is transferred.

@@ -31,6 +31,16 @@ pub enum DdsError {
         /// The reason.
         why: String,
     },
+    /// A setting of `[dds.security]` or its file is unusable.
+    #[error("dds.security.{key}: {why}")]
+    Security {
+        /// The setting.
+        key: &'static str,
+        /// The reason.
+        why: String,
+        /// The remedy.
+        hint: &'static str,
+    },
     /// The library refused or failed. Its participant may be unusable.
     #[error("{doing}: {why}")]
     Library {
@@ -48,6 +58,16 @@ pub enum DdsError {
 }
 
 impl DdsError {
+    /// The setting to change, by its path in the node's configuration.
+    #[must_use]
+    pub fn setting(&self) -> String {
+        match self {
+            Self::Security { key, .. } => format!("dds.security.{key}"),
+            Self::Domain(_) => "dds.domain".to_owned(),
+            _ => "dds.interfaces".to_owned(),
+        }
+    }
+
     /// A remedy, if one is known.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
@@ -55,6 +75,7 @@ impl DdsError {
             Self::Interface(_) => {
                 Some("list the addresses: ip -4 address; 127.0.0.1 is for this host only")
             }
+            Self::Security { hint, .. } => Some(hint),
             Self::Missing => Some("build it again where CMake and a C compiler are installed"),
             Self::Domain(_) => Some("use the same domain on both sides of a topic; 0 is usual"),
             Self::Panic { .. } => {

@@ -20,7 +20,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Out of scope: partitions, time-based filters, content filters, ownership, security plugins.
+//! Out of scope: partitions, time-based filters, content filters, ownership.
 
 #![deny(unsafe_code)]
 
@@ -33,6 +33,10 @@ mod cyclone;
 mod element;
 mod error;
 #[cfg(cyclone)]
+mod journal;
+#[cfg(feature = "security")]
+pub mod keys;
+#[cfg(cyclone)]
 mod lost;
 #[cfg(cyclone)]
 mod mtu;
@@ -43,6 +47,7 @@ mod open;
 #[cfg(feature = "planted")]
 pub mod planted;
 mod qos;
+mod security;
 mod stored;
 mod supervise;
 pub mod topics;
@@ -69,6 +74,7 @@ pub use qos::{
     Announced, AnnouncedDurability, Durability, Qos, READER_FACTOR, Reliability, SAMPLES_MAX,
     WINDOW_DEFAULT,
 };
+pub use security::SecurityConfig;
 pub use stored::Stored;
 pub use supervise::{
     ABANDONED_MAX, ENDS_MAX, EndStatus, Ended, Inlet, InletConfig, InletStatus, Notice, Outgoing,

@@ -9,6 +9,7 @@ use crate::{DdsError, Participant, ParticipantConfig};
 pub fn open(config: &ParticipantConfig) -> Result<Box<dyn Participant>, DdsError> {
     config.check()?;
     config.check_host()?;
+    config.security.check_files()?;
     #[cfg(cyclone)]
     return crate::cyclone::open(config);
     #[cfg(not(cyclone))]

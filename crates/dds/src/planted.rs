@@ -1,5 +1,5 @@
 //! Injects faults into the threads of a participant: a panic of the thread that calls the library, or a thread of the
-//! library that stops where it has received an acknowledgement, while it holds the writer's lock. For tests only.
+//! library that stops or aborts where it has received an acknowledgement, while it holds the writer's lock. For tests only.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -13,6 +13,8 @@ pub enum Fault {
     Panic,
     /// The library's thread blocks forever and keeps its lock.
     Stall,
+    /// The library runs out of memory in its own thread, and calls `abort`.
+    Abort,
 }
 
 static PLANTED: Mutex<Option<(String, Fault)>> = Mutex::new(None);
@@ -36,5 +38,6 @@ pub(crate) fn fail_if_planted(participant: Guid, here: Fault) {
         Some((_, Fault::Stall)) => loop {
             std::thread::park();
         },
+        Some((_, Fault::Abort)) => crate::unsafe_cyclone::abort_in_library(),
     }
 }

@@ -262,6 +262,15 @@ fn a_stall_of_the_library_is_counted_and_nothing_is_lost() {
     assert_eq!(here.state, State::Running);
 }
 
+/// The library runs out of memory and calls `abort` in its own thread, which ends that thread and not the program.
+#[test]
+#[cfg(feature = "planted")]
+fn an_abort_of_the_library_is_counted_and_nothing_is_lost() {
+    let here = lose_nothing_by(planted::Fault::Abort, 5);
+    assert!(here.restarts >= 1 && here.aborts == 1, "{here:?}");
+    assert_eq!(here.state, State::Running);
+}
+
 /// The reader or writer of another process.
 struct Other(Child);
 

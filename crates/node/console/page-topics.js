@@ -92,7 +92,8 @@ export function open(root) {
         ['participant', participant.guid ? h('code', null, participant.guid) : null],
         ['remote participants', count(participant.peers)],
         ['restarts', count(participant.restarts)],
-        ['panics, stalls', `${count(participant.panics)}, ${count(participant.stalls)}`],
+        ['panics, stalls, aborts', [participant.panics, participant.stalls, participant.aborts].map(count).join(', ')],
+        ['warnings', `${count(participant.warnings)} ${participant.newest_warnings.at(-1) ?? ''}`],
         ['abandoned threads', participant.abandoned ? count(participant.abandoned) : null],
       ]),
     );

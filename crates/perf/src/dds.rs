@@ -64,6 +64,7 @@ impl Domain {
         let config = ParticipantConfig {
             domain: self.domain,
             interfaces: self.interfaces.clone(),
+            ..ParticipantConfig::default()
         };
         Ok(open(&config)?)
     }

@@ -1,16 +1,24 @@
-//! `chappe dds`: the DDS topics of a node.
+//! `chappe dds`: the DDS topics of a node, and the files of DDS Security.
 
 use serde_json::Value;
 
 use super::network;
 use super::node_client::NodeClient;
-use crate::cli::Dds;
+use crate::cli::{Dds, DdsVerb, NodeAddress};
 use crate::output::{self, Outcome, Table};
 
-/// Shows the participant, its writers and readers, publications and subscriptions.
+/// Runs a verb, or shows the topics of a node.
 pub(crate) fn run(flags: Dds, json: bool) -> Outcome {
+    match flags.verb {
+        None => show(&flags.node, json),
+        Some(DdsVerb::Keys(flags)) => super::dds_keys::run(&flags, json),
+    }
+}
+
+/// Shows the participant, its writers and readers, publications and subscriptions.
+fn show(node: &NodeAddress, json: bool) -> Outcome {
     network::block_on(async move {
-        let node = NodeClient::new(&flags.node)?;
+        let node = NodeClient::new(node)?;
         let answer = node.get("/api/v1/dds").await?;
         match json {
             true => output::json(&answer),
@@ -31,7 +39,7 @@ fn print(answer: &Value) {
         other => other.to_string(),
     };
     output::line(format_args!(
-        "{} in domain {}, {}; peers {}, restarts {}, panics {}, stalls {}\n",
+        "{} in domain {}, {}; peers {}, restarts {}, panics {}, stalls {}, aborts {}, warnings {}\n",
         text(participant, "backend"),
         participant["domain"],
         text(participant, "state"),
@@ -39,6 +47,8 @@ fn print(answer: &Value) {
         participant["restarts"],
         participant["panics"],
         participant["stalls"],
+        participant["aborts"],
+        participant["warnings"],
     ));
     let error = text(participant, "last_error");
     if !error.is_empty() {
@@ -97,6 +107,16 @@ fn print(answer: &Value) {
                 output::note(format_args!("{}: {words}", text(end, "topic")));
             }
         }
+    }
+    for warning in participant["newest_warnings"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
+        output::note(format_args!(
+            "warning: {}",
+            warning.as_str().unwrap_or_default()
+        ));
     }
     for publication in answer["publications"].as_array().into_iter().flatten() {
         if let Some(hint) = publication["hint"].as_str() {

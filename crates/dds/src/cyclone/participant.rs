@@ -16,9 +16,16 @@ use crate::qos::{Announced, AnnouncedDurability};
 use crate::unsafe_cyclone::{End, Found, Kind, Presence};
 use crate::{DdsError, Durability, Qos, Reader, Writer};
 
-/// The largest number of remote participants and ends; reason: any host in the domain can announce an unlimited
+/// The largest number of remote ends; reason: any host in the domain can announce an unlimited
 /// number.
 const PEERS_MAX: usize = 4_096;
+/// The largest number of remote participants: for a further one, the library forgets another; reason: each takes about 30 kB
+/// of it, and any host in the domain can announce an unlimited number.
+const PARTICIPANTS_MAX: usize = 1_024;
+/// Participants that are examined to make room for one.
+const SCANNED_MAX: usize = 16;
+/// Discovered participants that are processed in one round; reason: a flood of them does not delay samples.
+const FOUND_MAX: usize = 256;
 /// The interval of checks that the library's threads return from their operations.
 const CHECK_PERIOD: Duration = Duration::from_secs(1);
 /// The checks that an operation may last; reason: they take microseconds, and some milliseconds on a busy machine.
@@ -41,11 +48,18 @@ struct Cyclone {
     ends: Vec<(Weak<Known>, BTreeMap<u64, Guid>)>,
     /// Names of participants that have one.
     names: BTreeMap<[u8; 12], Option<String>>,
+    /// Participants, the oldest first.
+    arrivals: VecDeque<Guid>,
     /// Remote ends, by kind.
     elsewhere: BTreeMap<Guid, (bool, Found)>,
     /// Reported mismatches.
     mismatched: BTreeSet<(Guid, Guid)>,
     queued: VecDeque<Event>,
+    is_secure: bool,
+    /// Whether discovery was read since the last wait.
+    has_discovered: bool,
+    /// Reported warnings of the library.
+    warnings: u64,
     broken: Option<DdsError>,
     progress: Progress,
 }
@@ -79,15 +93,21 @@ impl Progress {
 
 /// Joins a domain.
 pub(crate) fn open(config: &ParticipantConfig) -> Result<Box<dyn Participant>, DdsError> {
-    let presence = Presence::open(&config.interfaces, |marks| configuration(config, marks))?;
+    let presence = Presence::open(&config.interfaces, config.domain, |marks| {
+        configuration(config, marks)
+    })?;
     let mut participant = Cyclone {
         name: None,
         presence,
         ends: Vec::new(),
         names: BTreeMap::new(),
+        arrivals: VecDeque::new(),
         elsewhere: BTreeMap::new(),
         mismatched: BTreeSet::new(),
         queued: VecDeque::new(),
+        is_secure: config.security.is_on(),
+        has_discovered: false,
+        warnings: 0,
         broken: None,
         progress: Progress::default(),
     };
@@ -108,6 +128,9 @@ const PROMPT: &str = "<HeartbeatInterval min=\"0s\" minsched=\"100us\" max=\"1s\
 /// The bytes of a datagram around a fragment; reason: headers of the message and of the fragment, a time, a destination
 /// and a heartbeat take 116.
 const AROUND_A_FRAGMENT: usize = 128;
+/// What security adds to that; reason: with message, submessage and payload protected each has a header, a signature and
+/// a place for the length, 64 bytes at most (DDS Security 1.1, clause 9.5.2).
+const AROUND_A_SECURE_FRAGMENT: usize = 3 * 64;
 /// The smallest fragments; reason: the library's documentation, from RTPS 2.5, clause 8.4.14.1.
 const FRAGMENT_BYTES_MIN: usize = 1_025;
 
@@ -134,7 +157,12 @@ fn configuration(config: &ParticipantConfig, marks: &Marks) -> String {
         false => ("", ""),
     };
     let datagram = datagram_bytes(&config.interfaces);
-    let fragment = (datagram - AROUND_A_FRAGMENT).max(FRAGMENT_BYTES_MIN);
+    let around = match config.security.is_on() {
+        true => AROUND_A_FRAGMENT + AROUND_A_SECURE_FRAGMENT,
+        false => AROUND_A_FRAGMENT,
+    };
+    let fragment = (datagram - around).max(FRAGMENT_BYTES_MIN);
+    let security = config.security.configuration();
     let domain = config.domain;
     let Marks { send, receive } = marks;
     format!(
@@ -144,7 +172,7 @@ fn configuration(config: &ParticipantConfig, marks: &Marks) -> String {
          <ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>30</MaxAutoParticipantIndex>\
          {peers}</Discovery><Internal><SocketReceiveBufferSize max=\"{receive}B\"/>\
          <SocketSendBufferSize max=\"{send}B\"/>{PROMPT}<Watermarks><WhcLow>1kB</WhcLow><WhcHigh>1GB</WhcHigh>\
-         <WhcHighInit>1GB</WhcHighInit><WhcAdaptive>false</WhcAdaptive></Watermarks></Internal></Domain>\
+         <WhcHighInit>1GB</WhcHighInit><WhcAdaptive>false</WhcAdaptive></Watermarks></Internal>{security}</Domain>\
          </CycloneDDS>"
     )
 }
@@ -203,24 +231,80 @@ impl Cyclone {
             })));
     }
 
+    /// A participant was found.
+    fn greet(&mut self, found: Found) {
+        let Found { guid, name, .. } = found;
+        if self.is_secure && !found.is_secure {
+            let text = format!("participant {guid} announces no security");
+            self.presence.journal().warn((line!(), file!()), &text);
+        }
+        self.names.insert(guid.prefix(), name.clone());
+        self.arrivals.push_back(guid);
+        self.queued.push_back(Event::PeerFound { guid, name });
+    }
+
+    /// A participant has left.
+    fn lose(&mut self, prefix: [u8; 12]) {
+        if self.names.remove(&prefix).is_some() {
+            self.arrivals.retain(|guid| guid.prefix() != prefix);
+            self.queued.push_back(Event::PeerLost { prefix });
+        }
+    }
+
+    /// Makes room for a participant: the library forgets the oldest one that has no writer and no reader. Returns whether
+    /// there is room.
+    fn make_room(&mut self) -> bool {
+        for _ in 0..SCANNED_MAX {
+            if self.names.len() < PARTICIPANTS_MAX {
+                return true;
+            }
+            let Some(oldest) = self.arrivals.pop_front() else {
+                break;
+            };
+            self.arrivals.push_back(oldest);
+            let mut last = oldest;
+            last.0[12..].fill(u8::MAX);
+            let mut first = oldest;
+            first.0[12..].fill(0);
+            if self.elsewhere.range(first..=last).next().is_none() {
+                self.forget(oldest);
+                self.lose(oldest.prefix());
+            }
+        }
+        self.names.len() < PARTICIPANTS_MAX
+    }
+
+    /// Makes the library forget a participant.
+    fn forget(&self, guid: Guid) {
+        self.presence.forget(guid);
+        let text = format!("participant {guid} is dropped: {PARTICIPANTS_MAX} are known");
+        self.presence.journal().warn((line!(), file!()), &text);
+    }
+
     /// Reads discovery events.
     fn discover(&mut self) -> Result<(), DdsError> {
-        while let Some(found) = self.presence.found(Kind::Participant)? {
+        let mut room = FOUND_MAX;
+        while room > 0
+            && let Some(found) = self.presence.found(Kind::Participant)?
+        {
+            room -= 1;
             let prefix = found.guid.prefix();
             if prefix == self.presence.guid().prefix() {
                 continue;
             }
             if !found.is_alive {
-                if self.names.remove(&prefix).is_some() {
-                    self.queued.push_back(Event::PeerLost { prefix });
-                }
-            } else if self.names.len() < PEERS_MAX || self.names.contains_key(&prefix) {
-                let name = found.name.clone();
-                if self.names.insert(prefix, name.clone()).is_none() {
-                    let guid = found.guid;
-                    self.queued.push_back(Event::PeerFound { guid, name });
-                }
+                self.lose(prefix);
+            } else if let Some(name) = self.names.get_mut(&prefix) {
+                *name = found.name;
+            } else if self.make_room() {
+                self.greet(found);
+            } else {
+                self.forget(found.guid);
             }
+        }
+        if room == 0 {
+            // The rest follows in the next round.
+            self.presence.bell().ring();
         }
         // The library does not report them in order: names first.
         let mut came = Vec::new();
@@ -255,10 +339,39 @@ impl Cyclone {
         Ok(())
     }
 
-    /// Fails if a thread of the library does not return from an operation.
+    /// Reports new warnings of the library, and fails if it has ended a thread.
+    fn read_journal(&mut self) -> Result<(), DdsError> {
+        let journal = self.presence.journal();
+        let count = journal.count();
+        if count > self.warnings {
+            let newest = journal.newest();
+            self.queued.push_back(Event::Warnings {
+                count: count - self.warnings,
+                newest,
+            });
+            self.warnings = count;
+        }
+        match journal.has_aborted() {
+            false => Ok(()),
+            true => Err(DdsError::Library {
+                doing: "running the library",
+                why: "it has ended one of its threads by calling `abort`".to_owned(),
+            }),
+        }
+    }
+
+    /// Fails if the library has removed the participant, or a thread of it does not return from an operation.
     fn check_progress(&mut self) -> Result<(), DdsError> {
-        let end = self.ends.iter().find_map(|(end, _)| end.upgrade());
-        let Some(end) = end.filter(|_| self.progress.is_due(Instant::now())) else {
+        if !self.progress.is_due(Instant::now()) {
+            return Ok(());
+        }
+        if !self.presence.exists() {
+            return Err(DdsError::Library {
+                doing: "taking part in the domain",
+                why: "its certificate or permissions have expired".to_owned(),
+            });
+        }
+        let Some(end) = self.ends.iter().find_map(|(end, _)| end.upgrade()) else {
             return Ok(());
         };
         let library = end.end.lock().unwrap_or_else(PoisonError::into_inner);
@@ -327,6 +440,7 @@ impl Participant for Cyclone {
         #[cfg(feature = "planted")]
         crate::planted::fail_if_planted(self.guid(), crate::planted::Fault::Panic);
         self.presence.bell().wait(timeout);
+        self.has_discovered = false;
         Ok(())
     }
 
@@ -335,8 +449,10 @@ impl Participant for Cyclone {
     }
 
     fn event(&mut self) -> Option<Event> {
-        if self.queued.is_empty() && self.broken.is_none() {
+        if self.queued.is_empty() && self.broken.is_none() && !self.has_discovered {
+            self.has_discovered = true;
             let read = self.discover().and_then(|()| self.update_matches());
+            let read = read.and_then(|()| self.read_journal());
             let read = read.and_then(|()| self.check_progress());
             self.broken = read.err();
         }

@@ -204,6 +204,11 @@ impl Live {
                 let mismatch = (**mismatch).clone();
                 (shared.config.notice)(Notice::Mismatch { topic, mismatch });
             }
+            Event::Warnings { count, newest } => {
+                let mut counters = lock(&shared.counters);
+                counters.warnings += count;
+                counters.newest_warnings.clone_from(newest);
+            }
             Event::Matched { .. } | Event::Unmatched { .. } => {}
         }
     }

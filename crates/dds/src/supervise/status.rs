@@ -43,6 +43,12 @@ pub struct SupervisorStatus {
     pub stalls: u64,
     /// Threads that never returned from the library.
     pub abandoned: u64,
+    /// Threads that the library of this process has ended by calling `abort`.
+    pub aborts: u64,
+    /// Warnings and errors of the library: refused participants, malformed messages.
+    pub warnings: u64,
+    /// The newest of them, oldest first.
+    pub newest_warnings: Vec<String>,
     /// The last error.
     pub last_error: Option<String>,
     /// A remedy for it, if one is known.
@@ -132,6 +138,8 @@ pub(super) struct Counters {
     pub(super) panics: u64,
     pub(super) stalls: u64,
     pub(super) abandoned: u64,
+    pub(super) warnings: u64,
+    pub(super) newest_warnings: Vec<String>,
     last_error: Option<String>,
     hint: Option<String>,
 }
@@ -170,6 +178,12 @@ impl Counters {
             panics: self.panics,
             stalls: self.stalls,
             abandoned: self.abandoned,
+            #[cfg(cyclone)]
+            aborts: crate::journal::aborts(),
+            #[cfg(not(cyclone))]
+            aborts: 0,
+            warnings: self.warnings,
+            newest_warnings: self.newest_warnings.clone(),
             last_error: self.last_error.clone(),
             hint: self.hint.clone(),
             writers,

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use crate::{DdsError, ElementType, ParticipantConfig, Qos, Stored, Topic};
+use crate::{DdsError, ElementType, ParticipantConfig, Qos, SecurityConfig, Stored, Topic};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +38,8 @@ pub struct DdsConfig {
     /// Seconds that the DDS library may be stuck before it is restarted.
     #[schemars(range(min = 2, max = 3_600), extend("x-unit" = "seconds"))]
     pub stall_s: u32,
+    /// DDS Security: identity, permissions and encryption.
+    pub security: SecurityConfig,
 }
 
 /// A topic to which a stream is published: the keys of an exporter of kind `dds`.
@@ -120,6 +122,7 @@ impl Default for DdsConfig {
             domain: 0,
             interfaces: vec![Ipv4Addr::LOCALHOST.into()],
             stall_s: 10,
+            security: SecurityConfig::default(),
         }
     }
 }
@@ -129,6 +132,7 @@ impl DdsConfig {
         ParticipantConfig {
             domain: self.domain,
             interfaces: self.interfaces.clone(),
+            security: self.security.clone(),
         }
     }
 

@@ -64,6 +64,7 @@ impl Topics {
     /// The configuration is invalid.
     pub fn new(config: DdsConfig, key: String, reports: Reports) -> Result<Self, DdsError> {
         config.check()?;
+        config.security.check_files()?;
         Ok(Self {
             config,
             key,

@@ -15,7 +15,9 @@
 //!    once each, in the call that took them.
 //! 5. Text is passed as C strings that outlive the call, and returned in arrays that `shim.c` terminates with a
 //!    zero.
-//! 6. The library may be called from any thread, and from several. [`End`] is `Send`, since nothing in it is bound to
+//! 6. The library calls [`log`] with a struct and texts that live during the call, of which the file's name is a
+//!    constant of the library; and `shim.c` calls [`chappe_aborted`] with a number.
+//! 7. The library may be called from any thread, and from several. [`End`] is `Send`, since nothing in it is bound to
 //!    a thread, and not `Sync`.
 #![allow(
     unsafe_code,
@@ -26,13 +28,14 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::net::IpAddr;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, Once, PoisonError};
 use std::task::Wake;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use crate::confine::{Marks, confined};
+use crate::journal::{self, Journal};
 use crate::qos::{Announced, AnnouncedDurability};
 use crate::{DdsError, Durability, Endian, Guid, Payload, Qos, Reliability, Topic};
 
@@ -79,6 +82,7 @@ struct RawSample {
 struct RawFound {
     guid: [u8; 16],
     is_alive: i32,
+    is_secure: i32,
     reliable: i32,
     durability: i32,
     deadline_ns: i64,
@@ -87,13 +91,32 @@ struct RawFound {
     name: [c_char; 129],
 }
 
+/// The library's `dds_log_data_t`.
+#[repr(C)]
+struct RawLog {
+    priority: u32,
+    domain: u32,
+    file: *const c_char,
+    line: u32,
+    function: *const c_char,
+    message: *const c_char,
+    size: usize,
+    header_size: usize,
+}
+
 type Ring = extern "C" fn(i32, *mut c_void);
 
 unsafe extern "C" {
     fn dds_create_domain(domain: u32, configuration: *const c_char) -> i32;
     fn dds_delete(entity: i32) -> i32;
+    fn dds_set_log_sink(sink: extern "C" fn(*mut c_void, *const RawLog), of: *mut c_void);
     fn dds_strretcode(code: i32) -> *const c_char;
     fn chappe_participant(domain: i32, ring: Ring, bell: *mut c_void, found: *mut i32) -> i32;
+    fn chappe_domain_number(domain: i32, number: u32) -> i32;
+    fn chappe_participant_exists(participant: i32) -> i32;
+    fn chappe_forget(reader: i32, guid: *const u8) -> i32;
+    #[cfg(feature = "planted")]
+    fn ddsrt_malloc(bytes: usize) -> *mut c_void;
     fn chappe_end_new(
         participant: i32,
         writes: i32,
@@ -127,7 +150,8 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    fn ring(&self) {
+    /// Ends the present or the next wait.
+    pub(crate) fn ring(&self) {
         *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.changed.notify_all();
     }
@@ -153,6 +177,31 @@ impl Wake for Bell {
     }
 }
 
+/// Called by the library with a warning or an error.
+extern "C" fn log(_: *mut c_void, data: *const RawLog) {
+    // SAFETY: 6 of the module documentation.
+    let (domain, line, file, message) = unsafe {
+        let data = &*data;
+        let (file, message) = (CStr::from_ptr(data.file), CStr::from_ptr(data.message));
+        (data.domain, data.line, file, message)
+    };
+    let place = (line, file.to_str().unwrap_or_default());
+    journal::warn(domain, place, &message.to_string_lossy());
+}
+
+/// Called by `shim.c` when the library has ended a thread.
+#[unsafe(no_mangle)]
+extern "C" fn chappe_aborted(domain: u32) {
+    journal::abort(domain);
+}
+
+/// Lets the library end a thread: it does so when it has no memory.
+#[cfg(feature = "planted")]
+pub(crate) fn abort_in_library() {
+    // SAFETY: it returns memory or ends the thread; so much memory there is not.
+    unsafe { ddsrt_malloc(usize::MAX / 2) };
+}
+
 /// Called by the library when data or an event is available.
 extern "C" fn ring(_: i32, bell: *mut c_void) {
     // SAFETY: 3 of the module documentation: it points to the bell of a live presence.
@@ -168,6 +217,7 @@ extern "C" fn acknowledged(writer: i32, bell: *mut c_void) {
         let bell = unsafe { &*bell.cast::<Bell>() };
         if let Some(participant) = bell.participant.get() {
             crate::planted::fail_if_planted(*participant, crate::planted::Fault::Stall);
+            crate::planted::fail_if_planted(*participant, crate::planted::Fault::Abort);
         }
     }
     ring(writer, bell);
@@ -182,6 +232,15 @@ fn error(doing: &'static str, code: i64) -> DdsError {
     DdsError::Library { doing, why }
 }
 
+/// The library's text for an error, with its last warning, which has the reason.
+fn refused(doing: &'static str, code: i64, journal: &Journal) -> DdsError {
+    let mut error = error(doing, code);
+    if let (DdsError::Library { why, .. }, Some(reason)) = (&mut error, journal.newest().last()) {
+        *why = format!("{why}: {reason}");
+    }
+    error
+}
+
 fn text(of: &str) -> Result<CString, DdsError> {
     CString::new(of).map_err(|_| DdsError::Library {
         doing: "naming",
@@ -193,21 +252,36 @@ fn text(of: &str) -> Result<CString, DdsError> {
 /// locks of its own, and can be replaced when one of them stalls. The library has a domain once in a process, by number;
 /// on the network all of them are the domain that the configuration names.
 #[derive(Debug)]
-struct Domain(i32);
+struct Domain {
+    handle: i32,
+    journal: Arc<Journal>,
+}
 
 impl Domain {
     fn new(
         interfaces: &[IpAddr],
+        external: u16,
         configuration: impl Fn(&Marks) -> String,
     ) -> Result<Self, DdsError> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
+        static LOG: Once = Once::new();
+        // SAFETY: 6 of the head.
+        LOG.call_once(|| unsafe { dds_set_log_sink(log, std::ptr::null_mut()) });
         confined(interfaces, |marks| {
             let words = text(&configuration(marks))?;
             let number = NEXT.fetch_add(1, Ordering::Relaxed) % DOMAINS;
+            let journal = Journal::of(number);
             // SAFETY: 5 of the head.
             let handle = unsafe { dds_create_domain(number, words.as_ptr()) };
-            match handle {
-                0.. => Ok(Self(handle)),
+            if handle < 0 {
+                let code = handle.into();
+                return Err(refused("taking part in the domain", code, &journal));
+            }
+            let domain = Self { handle, journal };
+            // SAFETY: 1 of the head.
+            let result = unsafe { chappe_domain_number(handle, external.into()) };
+            match result {
+                0.. => Ok(domain),
                 code => Err(error("taking part in the domain", code.into())),
             }
         })
@@ -217,7 +291,7 @@ impl Domain {
 impl Drop for Domain {
     fn drop(&mut self) {
         // SAFETY: 1 of the head.
-        unsafe { dds_delete(self.0) };
+        unsafe { dds_delete(self.handle) };
     }
 }
 
@@ -230,7 +304,7 @@ pub(crate) struct Presence {
     guid: Guid,
     bell: Arc<Bell>,
     // Dropped after the participant.
-    _domain: Domain,
+    domain: Domain,
 }
 
 /// A discovered participant or end.
@@ -238,6 +312,8 @@ pub(crate) struct Presence {
 pub(crate) struct Found {
     pub(crate) guid: Guid,
     pub(crate) is_alive: bool,
+    /// A participant that announces DDS Security.
+    pub(crate) is_secure: bool,
     pub(crate) topic: Topic,
     pub(crate) announced: Announced,
     pub(crate) name: Option<String>,
@@ -262,18 +338,22 @@ fn guid_of(entity: i32) -> Result<Guid, DdsError> {
 }
 
 impl Presence {
+    /// Takes part in the domain with that number on the network.
     pub(crate) fn open(
         interfaces: &[IpAddr],
+        external: u16,
         configuration: impl Fn(&Marks) -> String,
     ) -> Result<Arc<Self>, DdsError> {
-        let domain = Domain::new(interfaces, configuration)?;
+        let domain = Domain::new(interfaces, external, configuration)?;
         let bell = Arc::new(Bell::default());
         let mut found = [0; 3];
         let at = Arc::as_ptr(&bell).cast_mut().cast();
         // SAFETY: 3 of the head; it writes three numbers.
-        let participant = unsafe { chappe_participant(domain.0, ring, at, found.as_mut_ptr()) };
+        let participant =
+            unsafe { chappe_participant(domain.handle, ring, at, found.as_mut_ptr()) };
         if participant < 0 {
-            return Err(error("taking part in the domain", participant.into()));
+            let (doing, code) = ("taking part in the domain", participant.into());
+            return Err(refused(doing, code, &domain.journal));
         }
         // From here on dropping it ends the participant.
         let mut presence = Self {
@@ -281,7 +361,7 @@ impl Presence {
             found,
             guid: Guid([0; 16]),
             bell,
-            _domain: domain,
+            domain,
         };
         presence.guid = guid_of(participant)?;
         #[cfg(feature = "planted")]
@@ -291,6 +371,23 @@ impl Presence {
 
     pub(crate) fn guid(&self) -> Guid {
         self.guid
+    }
+
+    /// What the library reports.
+    pub(crate) fn journal(&self) -> &Journal {
+        &self.domain.journal
+    }
+
+    /// Whether the library still has this participant.
+    pub(crate) fn exists(&self) -> bool {
+        // SAFETY: 1 of the head.
+        unsafe { chappe_participant_exists(self.participant) != 0 }
+    }
+
+    /// Makes the library forget a remote participant. Returns whether there was one.
+    pub(crate) fn forget(&self, guid: Guid) -> bool {
+        // SAFETY: 1 of the head; it reads 16 bytes.
+        unsafe { chappe_forget(self.found[0], guid.0.as_ptr()) != 0 }
     }
 
     pub(crate) fn bell(&self) -> &Arc<Bell> {
@@ -307,6 +404,7 @@ impl Presence {
         let mut raw = RawFound {
             guid: [0; 16],
             is_alive: 0,
+            is_secure: 0,
             reliable: 0,
             durability: 0,
             deadline_ns: -1,
@@ -340,6 +438,7 @@ impl Found {
         Self {
             guid: Guid(raw.guid),
             is_alive: raw.is_alive != 0,
+            is_secure: raw.is_secure != 0,
             topic: Topic {
                 name: words(&raw.topic),
                 type_name: words(&raw.type_name),
@@ -371,7 +470,7 @@ pub(crate) struct End {
     _presence: Arc<Presence>,
 }
 
-// SAFETY: 6 of the head.
+// SAFETY: 7 of the head.
 unsafe impl Send for End {}
 
 /// A taken sample.
@@ -423,9 +522,10 @@ impl End {
                 &raw mut made,
             )
         };
-        let raw = NonNull::new(made)
-            .filter(|_| result >= 0)
-            .ok_or_else(|| error("making a writer or reader", result.into()))?;
+        let raw = NonNull::new(made).filter(|_| result >= 0).ok_or_else(|| {
+            let journal = &presence.domain.journal;
+            refused("making a writer or reader", result.into(), journal)
+        })?;
         let mut end = Self {
             raw,
             guid: Guid([0; 16]),

@@ -7,11 +7,13 @@
  * - The number of a sample at its writer is read from the submessage that carried it.
  * - The number acknowledged by all reliable readers is read from the library's writer. A hook in the writer's history
  *   cache notifies when it grows: the library removes acknowledged samples from the cache at each acknowledgement.
+ * - The library calls `chappe_library_abort` instead of `abort`.
  */
 #include <arpa/inet.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <dds/dds.h>
 #include <dds/ddsrt/sync.h>
@@ -19,6 +21,7 @@
 #include <dds/ddsi/ddsi_entity.h>
 #include <dds/ddsi/ddsi_endpoint.h>
 #include <dds/ddsi/ddsi_entity_index.h>
+#include <dds/ddsi/ddsi_proxy_participant.h>
 #include <dds/ddsi/ddsi_radmin.h>
 #include <dds/ddsi/ddsi_serdata.h>
 #include <dds/ddsi/ddsi_sertype.h>
@@ -26,15 +29,32 @@
 #include <dds/ddsi/ddsi_whc.h>
 
 /* Headers of the library's own sources. */
+#include "dds__entity.h"
 #include "ddsi__endpoint.h"
 #include "ddsi__misc.h"
 #include "ddsi__protocol.h"
+#include "ddsi__proxy_participant.h"
 #include "ddsi__thread.h"
 
 /* The encapsulation before the CDR of a sample. */
 #define HEAD 4u
 /* The largest sample accepted from the network: SAMPLE_BYTES_MAX, with the header. */
 #define MOST ((4u << 20) + HEAD)
+
+/* -- the end of the library's threads -------------------------------------------------------------- */
+
+/* Of Rust: records it. Allocates nothing, for memory may be used up. */
+extern void chappe_aborted(uint32_t domain);
+
+/* `build.rs` compiles the library with this name in place of `abort`: so it stops the thread that cannot continue, with
+ * the locks that it holds, and not the program. The supervisor then replaces the participant. */
+__attribute__((noreturn)) void chappe_library_abort(void)
+{
+    const struct ddsi_domaingv *domain = tsd_thread_state == NULL ? NULL : ddsrt_atomic_ldvoidp(&tsd_thread_state->gv);
+    chappe_aborted(domain == NULL ? UINT32_MAX : domain->logconfig.c.domid);
+    for (;;)
+        pause();
+}
 
 /* -- samples ------------------------------------------------------------------------------------- */
 
@@ -308,6 +328,7 @@ struct chappe_sample {
 struct chappe_found {
     uint8_t guid[16];
     int32_t is_alive;
+    int32_t is_secure; /* a participant: announces DDS Security */
     int32_t reliable;
     int32_t durability;
     int64_t deadline_ns; /* negative: none */
@@ -407,6 +428,27 @@ static dds_listener_t *listener(void (*ring)(dds_entity_t, void *), void *bell)
     return made;
 }
 
+/* The domain of this process with that handle, if it exists; `dds_entity_unpin` must follow. */
+static struct ddsi_domaingv *domain_pin(dds_entity_t handle, struct dds_entity **pinned)
+{
+    if (dds_entity_pin(handle, pinned) < 0)
+        return NULL;
+    return &(*pinned)->m_domain->gv;
+}
+
+/* The number by which governance and permissions name the domain. The library would compare them with the number of the
+ * domain in this process, which other processes do not know. Nothing else reads it after the start. */
+int32_t chappe_domain_number(dds_entity_t handle, uint32_t number)
+{
+    struct dds_entity *pinned;
+    struct ddsi_domaingv *domain = domain_pin(handle, &pinned);
+    if (domain == NULL)
+        return DDS_RETCODE_ALREADY_DELETED;
+    domain->config.domainId = number;
+    dds_entity_unpin(pinned);
+    return 0;
+}
+
 /* `domain` is the handle of a domain. */
 dds_entity_t chappe_participant(dds_entity_t domain, void (*ring)(dds_entity_t, void *), void *bell, dds_entity_t found[3])
 {
@@ -469,6 +511,17 @@ static dds_entity_t topic(dds_entity_t participant, const char *name, const char
     return entity;
 }
 
+/* In the order of bytes of this machine. */
+static ddsi_guid_t native(const uint8_t guid[16])
+{
+    uint32_t words[4];
+    memcpy(words, guid, sizeof words);
+    ddsi_guid_t made = {.entityid.u = ntohl(words[3])};
+    for (int i = 0; i < 3; i++)
+        made.prefix.u[i] = ntohl(words[i]);
+    return made;
+}
+
 int32_t chappe_end_new(dds_entity_t participant, int32_t writes, const char *name, const char *type_name,
                        const struct chappe_qos *of, void (*ring)(dds_entity_t, void *), void *bell,
                        struct chappe_end **out)
@@ -496,11 +549,7 @@ int32_t chappe_end_new(dds_entity_t participant, int32_t writes, const char *nam
         free(end);
         return failed;
     }
-    uint32_t words[4];
-    memcpy(words, guid.v, sizeof words);
-    for (int i = 0; i < 3; i++)
-        end->guid.prefix.u[i] = ntohl(words[i]);
-    end->guid.entityid.u = ntohl(words[3]);
+    end->guid = native(guid.v);
     failed = writes ? hook_in(end, ring, bell) : 0;
     if (failed < 0) {
         dds_delete(end->entity);
@@ -663,6 +712,51 @@ static void describe(struct chappe_found *found, const dds_qos_t *qos)
     found->deadline_ns = deadline == DDS_INFINITY ? -1 : deadline;
 }
 
+/* Whether this remote participant announces DDS Security. */
+static bool announces_security(dds_entity_t reader, const uint8_t guid[16])
+{
+    struct dds_entity *pinned;
+    struct ddsi_domaingv *domain = domain_pin(reader, &pinned);
+    if (domain == NULL)
+        return false;
+    ddsi_guid_t of = native(guid);
+    ddsi_thread_state_awake(ddsi_lookup_thread_state(), domain);
+    const struct ddsi_proxy_participant *found = ddsi_entidx_lookup_proxy_participant_guid(domain->entity_index, &of);
+    bool secure = found != NULL && (found->bes & DDSI_DISC_BUILTIN_ENDPOINT_PARTICIPANT_SECURE_ANNOUNCER) != 0;
+    ddsi_thread_state_asleep(ddsi_lookup_thread_state());
+    dds_entity_unpin(pinned);
+    return secure;
+}
+
+/* Whether the library still has this participant: it removes one whose certificate or permissions have expired. */
+int32_t chappe_participant_exists(dds_entity_t participant)
+{
+    struct dds_entity *pinned;
+    struct ddsi_domaingv *domain = domain_pin(participant, &pinned);
+    if (domain == NULL)
+        return 0;
+    ddsi_thread_state_awake(ddsi_lookup_thread_state(), domain);
+    bool exists = ddsi_entidx_lookup_participant_guid(domain->entity_index, &pinned->m_guid) != NULL;
+    ddsi_thread_state_asleep(ddsi_lookup_thread_state());
+    dds_entity_unpin(pinned);
+    return exists;
+}
+
+/* Removes a remote participant. Returns 0 if there is none. */
+int32_t chappe_forget(dds_entity_t reader, const uint8_t guid[16])
+{
+    struct dds_entity *pinned;
+    struct ddsi_domaingv *domain = domain_pin(reader, &pinned);
+    if (domain == NULL)
+        return 0;
+    ddsi_guid_t of = native(guid);
+    ddsi_thread_state_awake(ddsi_lookup_thread_state(), domain);
+    int result = ddsi_delete_proxy_participant_by_guid(domain, &of, ddsrt_time_wallclock(), true);
+    ddsi_thread_state_asleep(ddsi_lookup_thread_state());
+    dds_entity_unpin(pinned);
+    return result == 0;
+}
+
 /* Reads the next discovery event of participants (`ends` 0) or ends (1): returns 1, 0 for none, or an error. */
 int32_t chappe_found(dds_entity_t reader, int32_t ends, struct chappe_found *found)
 {
@@ -684,8 +778,10 @@ int32_t chappe_found(dds_entity_t reader, int32_t ends, struct chappe_found *fou
     } else {
         const dds_builtintopic_participant_t *participant = lent[0];
         memcpy(found->guid, participant->key.v, 16);
-        if (found->is_alive)
+        if (found->is_alive) {
             describe(found, participant->qos);
+            found->is_secure = announces_security(reader, found->guid);
+        }
     }
     dds_return_loan(reader, lent, count);
     return 1;

@@ -333,5 +333,5 @@ fn links(config: &Config, settings: &[Setting], lines: &BTreeMap<String, usize>)
 fn dds(config: &Config, settings: &[Setting]) -> Option<Problem> {
     let error = config.dds.check().err()?;
     let hint = error.hint().unwrap_or("docs/dds.md shows an example");
-    Some(at(settings, "dds.interfaces", error.to_string(), hint))
+    Some(at(settings, &error.setting(), error.to_string(), hint))
 }

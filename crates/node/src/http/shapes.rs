@@ -213,6 +213,12 @@ pub(crate) struct DdsParticipant {
     stalls: u64,
     /// Threads that never returned from the library.
     abandoned: u64,
+    /// Threads that the library of this process has ended by calling `abort`.
+    aborts: u64,
+    /// Warnings and errors of the library: refused participants, malformed messages.
+    warnings: u64,
+    /// The newest of them, oldest first.
+    newest_warnings: Vec<String>,
     /// The last error.
     last_error: Option<String>,
     /// A remedy for it, if one is known.

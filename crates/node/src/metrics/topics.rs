@@ -37,6 +37,8 @@ pub(crate) struct TopicMetrics {
     restarts: Counter,
     panics: Counter,
     library_stalls: Counter,
+    aborts: Counter,
+    warnings: Counter,
     peers: Gauge,
 }
 
@@ -80,6 +82,10 @@ impl TopicMetrics {
         );
         let text = "Number of times that the DDS library stalled";
         r.register("dds_stalls", text, self.library_stalls.clone());
+        let text = "Threads that the DDS library has ended by calling abort";
+        r.register("dds_aborts", text, self.aborts.clone());
+        let text = "Warnings and errors of the DDS library";
+        r.register("dds_warnings", text, self.warnings.clone());
         let text = "Number of remote participants";
         r.register("dds_peers", text, self.peers.clone());
     }
@@ -158,6 +164,8 @@ pub(crate) fn measure(topics: &Topics, of: &TopicMetrics) {
         (&of.restarts, participant.restarts),
         (&of.panics, participant.panics),
         (&of.library_stalls, participant.stalls),
+        (&of.aborts, participant.aborts),
+        (&of.warnings, participant.warnings),
     ];
     for (counter, count) in whole {
         counter.inner().store(count, Ordering::Relaxed);
