@@ -3,6 +3,7 @@
 //! `-h` is one screen: the first paragraph of each flag, without rare flags. `--help` has everything.
 
 mod account;
+mod dds;
 mod device;
 mod export;
 mod link;
@@ -26,6 +27,9 @@ pub(crate) use account::{
     Account, AccountAdd, AccountGroups, AccountList, AccountRenew, AccountRevoke, AccountShare,
     AccountShow,
 };
+pub(crate) use dds::{Dds, DdsVerb};
+#[cfg(feature = "dds")]
+pub(crate) use dds::{DdsDomain, DdsEcho, DdsTopics};
 pub(crate) use device::{
     Device, DeviceCall, DeviceCheck, DeviceExclude, DeviceInclude, DeviceRecord, DeviceReplace,
     DeviceRun, DeviceTls,
@@ -187,7 +191,9 @@ pub(crate) enum Command {
     )]
     Account(Account),
     /// Show DDS topics: published, read, and mismatched.
-    #[command(after_help = "Examples:\n  chappe dds\n  chappe dds --json")]
+    #[command(
+        after_help = "Examples:\n  chappe dds\n  chappe dds --json\n  chappe dds topics          what is on the domain, without a node\n  chappe dds echo /imu"
+    )]
     Dds(Dds),
     /// Show the public keys of a node, and admit members to its network.
     #[command(subcommand, after_help = "Example:\n  chappe key show node.toml")]
@@ -586,14 +592,6 @@ pub(crate) struct Trace {
     /// End after this many seconds.
     #[arg(long, value_name = "SECONDS")]
     pub seconds: Option<u64>,
-}
-
-/// Flags of `dds`.
-#[derive(Debug, Args)]
-pub(crate) struct Dds {
-    /// The node.
-    #[command(flatten)]
-    pub node: NodeAddress,
 }
 
 /// Flags of `why`.

@@ -137,6 +137,19 @@ impl Topic {
         }
     }
 
+    /// Checks the names, as far as a reader needs them.
+    pub(crate) fn check_for_reader(&self) -> Result<(), DdsError> {
+        match self.type_name.is_empty() {
+            // Any valid name, so that only that of the topic is checked.
+            true => Self {
+                name: self.name.clone(),
+                type_name: "any".into(),
+            }
+            .check(),
+            false => self.check(),
+        }
+    }
+
     /// Checks the names.
     ///
     /// # Errors

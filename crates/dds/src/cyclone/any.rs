@@ -65,12 +65,7 @@ impl AnyReader {
         topic: &Topic,
         qos: &Qos,
     ) -> Result<Self, DdsError> {
-        let of = |type_name: &str| Topic {
-            name: topic.name.clone(),
-            type_name: type_name.to_owned(),
-        };
-        // Any valid name: that of the topic is checked.
-        of("any").check()?;
+        topic.check_for_reader()?;
         qos.check()?;
         Ok(Self {
             presence: presence.clone(),

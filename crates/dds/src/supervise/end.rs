@@ -86,14 +86,7 @@ impl Deadline {
 
 /// Checks topic and quality of service of an end.
 pub(super) fn check(topic: &Topic, qos: &Qos) -> Result<(), DdsError> {
-    match topic.type_name.is_empty() {
-        true => Topic {
-            type_name: "any".into(),
-            ..topic.clone()
-        }
-        .check()?,
-        false => topic.check()?,
-    }
+    topic.check()?;
     qos.check()
 }
 

@@ -1,14 +1,24 @@
 //! `chappe dds`: the DDS topics of a node.
 
+#[cfg(feature = "dds")]
+mod domain;
+
 use serde_json::Value;
 
 use super::network;
 use super::node_client::NodeClient;
-use crate::cli::Dds;
+use crate::cli::{Dds, DdsVerb};
 use crate::output::{self, Outcome, Table};
 
 /// Shows the participant, its writers and readers, publications and subscriptions.
 pub(crate) fn run(flags: Dds, json: bool) -> Outcome {
+    match flags.verb {
+        None => {}
+        #[cfg(feature = "dds")]
+        Some(DdsVerb::Topics(flags)) => return domain::topics(&flags, json),
+        #[cfg(feature = "dds")]
+        Some(DdsVerb::Echo(flags)) => return domain::echo(&flags, json),
+    }
     network::block_on(async move {
         let node = NodeClient::new(&flags.node)?;
         let answer = node.get("/api/v1/dds").await?;

@@ -1,0 +1,81 @@
+//! Flags of `dds`.
+
+#[cfg(feature = "dds")]
+use std::net::IpAddr;
+
+use clap::{Args, Subcommand};
+
+use super::NodeAddress;
+
+/// Flags of `dds`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Dds {
+    /// What to do without a node.
+    #[command(subcommand)]
+    pub verb: Option<DdsVerb>,
+    /// The node.
+    #[command(flatten)]
+    pub node: NodeAddress,
+}
+
+/// Verbs of `dds`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DdsVerb {
+    /// List the topics of a domain, with their types and quality of service.
+    #[cfg(feature = "dds")]
+    #[command(
+        after_help = "Examples:\n  chappe dds topics\n  chappe dds topics --domain 7 --address 10.1.0.5\n  chappe dds topics --types             also the members of each type\n  chappe dds topics --json\n\nTopics of ROS 2 are shown by their names there: `rt/imu` is /imu. Exit code 1 if there are none."
+    )]
+    Topics(DdsTopics),
+    /// Print the samples of a topic of any type.
+    #[cfg(feature = "dds")]
+    #[command(
+        after_help = "Examples:\n  chappe dds echo /imu                  a topic of ROS 2, `rt/imu`\n  chappe dds echo ward/pose --count 1\n  chappe dds echo ward/pose --partition north --json\n\nThe type is the one that the writers announce. The quality of service is what they offer."
+    )]
+    Echo(DdsEcho),
+}
+
+/// Where to look for topics.
+#[cfg(feature = "dds")]
+#[derive(Debug, Args)]
+pub(crate) struct DdsDomain {
+    /// The domain.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub domain: u16,
+    /// An address of this host to use; repeat for several. With 127.0.0.1 alone it stays on this host.
+    #[arg(long = "address", default_value = "127.0.0.1", value_name = "ADDRESS")]
+    pub addresses: Vec<IpAddr>,
+    /// Look for writers and readers this long.
+    #[arg(long, default_value_t = 2.0, value_name = "SECONDS")]
+    pub seconds: f64,
+}
+
+/// Flags of `dds topics`.
+#[cfg(feature = "dds")]
+#[derive(Debug, Args)]
+pub(crate) struct DdsTopics {
+    /// Also print the members of each type.
+    #[arg(long)]
+    pub types: bool,
+    /// Where.
+    #[command(flatten)]
+    pub at: DdsDomain,
+}
+
+/// Flags of `dds echo`.
+#[cfg(feature = "dds")]
+#[derive(Debug, Args)]
+pub(crate) struct DdsEcho {
+    /// The topic; one that starts with `/` is a topic of ROS 2.
+    pub topic: String,
+    /// End after this many samples.
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+    /// A partition; repeat for several. Default: those of the topic's writers.
+    #[arg(long = "partition", value_name = "NAME")]
+    pub partitions: Vec<String>,
+    /// Where.
+    #[command(flatten)]
+    pub at: DdsDomain,
+}
