@@ -1,5 +1,6 @@
 //! Reads a topic of any type into a stream: its type is the one that its writers announce.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use chappe_stream::{StreamElement, StreamSchema, Timestamp};
@@ -22,6 +23,13 @@ pub struct AnySubscription {
     /// The stream. Default: the name of the wrapper.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub into: Option<String>,
+    /// An IDL file with the type, relative to this file. Default: the type that the writers announce. Writers that announce
+    /// another type than this are refused, and the members that differ are named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idl: Option<PathBuf>,
+    /// The scoped name of the struct in `idl`, such as `sensor_msgs::msg::Imu`. Default: its last struct.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub type_name: Option<String>,
     /// The path of the member with the time of a sample, such as `header.stamp`: nanoseconds since 1970, or a struct of
     /// seconds and nanoseconds. Default: the time at which it was written, according to its writer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -54,6 +62,8 @@ pub struct AnySubscriber {
     config: AnySubscription,
     status: Arc<Mutex<SubscriptionStatus>>,
     inlet: Inlet,
+    /// The type from the IDL file.
+    expected: Option<Arc<Structure>>,
     /// The stream of the last type.
     current: Option<Current>,
     under_way: u64,
@@ -64,6 +74,8 @@ pub struct AnySubscriber {
 struct Current {
     of: Arc<Structure>,
     flat: Flat,
+    /// The members that differ from the expected type.
+    differences: Vec<String>,
 }
 
 /// Samples that were received together.
@@ -87,13 +99,15 @@ pub struct RefusedSample {
 }
 
 impl Topics {
-    /// Reads a topic of any type for the stream of this name. `now` is the wall clock.
+    /// Reads a topic of any type for the stream of this name. `expected` is the type from the IDL file. `now` is the wall
+    /// clock.
     ///
     /// # Errors
     /// A value is invalid, or there are too many topics.
     pub fn any_subscriber(
         self: &Arc<Self>,
         config: AnySubscription,
+        expected: Option<Arc<Structure>>,
         stream: &str,
         now: fn() -> Timestamp,
     ) -> Result<AnySubscriber, DdsError> {
@@ -114,6 +128,7 @@ impl Topics {
             config,
             status: show(&self.subscriptions, status),
             inlet,
+            expected,
             current: None,
             under_way: 0,
             now,
@@ -156,8 +171,9 @@ impl AnySubscriber {
     }
 
     fn add(&mut self, sample: &Sample, batch: &mut AnyBatch) -> Result<(), String> {
-        let of = sample.of.as_ref().ok_or(
-            "its writer announces no type that can be read; `chappe dds` shows the reason",
+        let of = sample.of.as_ref().or(self.expected.as_ref()).ok_or(
+            "its writer announces no type that can be read; `chappe dds` shows the reason, and `idl` names a file with \
+             the type",
         )?;
         let is_current = |current: &Current| Arc::ptr_eq(&current.of, of) || current.of == *of;
         let is_known = self.current.as_ref().is_some_and(is_current);
@@ -166,12 +182,20 @@ impl AnySubscriber {
             other => {
                 let flat = Flat::new(of);
                 batch.left_out.extend_from_slice(flat.left_out());
+                let expected = self.expected.as_ref();
                 other.insert(Current {
                     of: of.clone(),
                     flat,
+                    differences: expected.map_or_else(Vec::new, |it| of.differences(it)),
                 })
             }
         };
+        if !current.differences.is_empty() {
+            let differences = current.differences.join("; ");
+            return Err(format!(
+                "its type is not that of the IDL file: {differences}"
+            ));
+        }
         let datum = of.decode(&sample.payload);
         let datum = datum.map_err(|error| error.to_string())?;
         let now = (self.now)();

@@ -258,6 +258,9 @@ pub fn column_name(path: &str) -> String {
             false => name.push('_'),
         }
     }
-    // IDL allows a leading digit in no name, so only an empty one has no letter here.
-    name
+    // No name in IDL starts with a digit, but one that is announced may.
+    match name.starts_with(|first: char| first.is_ascii_digit()) {
+        true => format!("_{name}"),
+        false => name,
+    }
 }

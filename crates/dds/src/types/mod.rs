@@ -13,6 +13,7 @@
 mod decode;
 mod differences;
 mod flat;
+mod idl;
 #[cfg(cyclone)]
 mod object;
 
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 pub use decode::Datum;
 pub use flat::{Flat, column_name, time_of};
+pub use idl::{IdlError, Include, idl};
 #[cfg(cyclone)]
 pub(crate) use object::resolve;
 

@@ -1,8 +1,12 @@
 //! The wrapper of kind `dds_any`: a topic of a type that others defined is read into a stream.
 
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use chappe_dds::topics::{AnySubscriber, AnySubscription};
+use chappe_dds::types::{Structure, idl};
 use chappe_stream::DescriptorError;
 
 use super::{NO_TOPICS, failed, fault};
@@ -14,6 +18,8 @@ use crate::{
 
 /// Bytes of a sample that are kept if it is no element.
 const KEPT_BYTES: usize = 64 << 10;
+/// Bytes of an IDL file that are read; reason: one more than the parser takes, so that it reports a longer one.
+const IDL_BYTES_MAX: u64 = (1 << 20) + 1;
 
 /// The kind.
 pub(crate) const WRAPPER: WrapperKind = WrapperKind {
@@ -32,7 +38,13 @@ pub(crate) const WRAPPER: WrapperKind = WrapperKind {
     browse: None,
 };
 
-fn settings(file: &WrapperFile) -> Result<(AnySubscription, String), DescriptorError> {
+struct Settings {
+    subscription: AnySubscription,
+    stream: String,
+    expected: Option<Arc<Structure>>,
+}
+
+fn settings(file: &WrapperFile) -> Result<Settings, DescriptorError> {
     let subscription: AnySubscription = file.settings()?;
     subscription.check().map_err(|error| fault(file, &error))?;
     if file.keys.format.is_some() {
@@ -48,15 +60,65 @@ fn settings(file: &WrapperFile) -> Result<(AnySubscription, String), DescriptorE
     let stream = stream.unwrap_or_else(|| file.name.clone());
     chappe_stream::check_name(&stream)
         .map_err(|error| file.fault("into", error.to_string(), None))?;
-    Ok((subscription, stream))
+    let expected = match &subscription.idl {
+        Some(path) => Some(expected(file, path, subscription.type_name.as_deref())?),
+        None if subscription.type_name.is_some() => {
+            let message = "it names a struct of the file in `idl`, which is missing".to_owned();
+            return Err(file.fault("type_name", message, None));
+        }
+        None => None,
+    };
+    Ok(Settings {
+        subscription,
+        stream,
+        expected,
+    })
+}
+
+/// The type from an IDL file. Files that it includes are relative to it.
+fn expected(
+    file: &WrapperFile,
+    path: &Path,
+    type_name: Option<&str>,
+) -> Result<Arc<Structure>, DescriptorError> {
+    let path = file.path(path);
+    let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+    let read = |path: &Path| {
+        let mut text = String::new();
+        let opened = File::open(path).map_err(|error| error.to_string())?;
+        let mut bounded = opened.take(IDL_BYTES_MAX);
+        bounded
+            .read_to_string(&mut text)
+            .map_err(|error| error.to_string())?;
+        Ok::<String, String>(text)
+    };
+    let name = path.display().to_string();
+    let text = read(&path).map_err(|why| file.fault("idl", format!("{name}: {why}"), None))?;
+    let types = idl(&name, &text, &mut |included| read(&folder.join(included)))
+        .map_err(|error| file.fault("idl", error.to_string(), None))?;
+    let wanted = type_name.map(|name| name.replace('/', "::"));
+    let found = match &wanted {
+        Some(wanted) => types.iter().find(|it| it.name == *wanted),
+        None => types.last(),
+    };
+    found.cloned().ok_or_else(|| {
+        let names: Vec<&str> = types.iter().map(|it| &*it.name).collect();
+        let message = format!("{name} has no such struct");
+        file.fault(
+            "type_name",
+            message,
+            Some(format!("it has {}", names.join(", "))),
+        )
+    })
 }
 
 fn open(opening: WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError> {
     let invalid = |error: DescriptorError| WrapperError::settings(error.to_string());
-    let (subscription, stream) = settings(opening.file).map_err(invalid)?;
+    let settings = settings(opening.file).map_err(invalid)?;
     Ok(Box::new(AnyWrapper {
-        subscription,
-        stream: stream.as_str().into(),
+        subscription: settings.subscription,
+        expected: settings.expected,
+        stream: settings.stream.as_str().into(),
         definition: None,
         level: opening.file.keys.level,
         condition: opening.condition,
@@ -67,6 +129,7 @@ fn open(opening: WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError> {
 
 struct AnyWrapper {
     subscription: AnySubscription,
+    expected: Option<Arc<Structure>>,
     stream: Arc<str>,
     /// That of the last elements.
     definition: Option<Arc<StreamDefinition>>,
@@ -86,7 +149,8 @@ impl Wrapper for AnyWrapper {
         let topics = node.topics.as_ref();
         let topics = topics.ok_or_else(|| WrapperError::settings(NO_TOPICS))?;
         let subscription = self.subscription.clone();
-        let subscriber = topics.any_subscriber(subscription, &self.stream, now);
+        let expected = self.expected.clone();
+        let subscriber = topics.any_subscriber(subscription, expected, &self.stream, now);
         self.subscriber = Some(subscriber.map_err(|error| failed(&error))?);
         self.condition.runs();
         Ok(())
@@ -143,6 +207,31 @@ impl Wrapper for AnyWrapper {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_type_from_a_file_is_checked_with_line_and_column() {
+        let folder = tempfile::tempdir().unwrap();
+        let check = |idl: &str, more: &str| {
+            std::fs::write(folder.path().join("pose.idl"), idl).unwrap();
+            let text = format!("kind = \"dds_any\"\ntopic = \"a\"\nidl = \"pose.idl\"\n{more}");
+            let file = WrapperFile::parse(&folder.path().join("test.toml"), &text)?;
+            settings(&file).map(|it| it.expected.unwrap().name.clone())
+        };
+        let idl = "module m { struct A { long x; }; struct B { long x; }; };";
+        assert_eq!(check(idl, "").unwrap(), "m::B");
+        assert_eq!(check(idl, "type_name = \"m/A\"").unwrap(), "m::A");
+        let error = check(idl, "type_name = \"A\"").unwrap_err();
+        assert_eq!(
+            (error.line, error.hint.as_deref()),
+            (4, Some("it has m::A, m::B"))
+        );
+        let error = check("struct A {\n  long;\n};", "").unwrap_err();
+        assert_eq!(error.line, 3);
+        assert!(
+            error.to_string().contains("pose.idl:2:7: expected a name"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn invalid_topics_are_refused() {
