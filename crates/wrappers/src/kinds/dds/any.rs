@@ -234,6 +234,17 @@ mod tests {
     }
 
     #[test]
+    fn the_example_of_the_documentation_is_valid() {
+        let document = include_str!("../../../../../docs/dds.md");
+        let start = document.find("# wrappers/imu.toml").unwrap();
+        let example = document[start..].split("```").next().unwrap();
+        let file = WrapperFile::parse("imu.toml".as_ref(), example).unwrap();
+        file.kind().unwrap();
+        let settings = settings(&file).unwrap();
+        assert_eq!(settings.stream, "robot.imu");
+    }
+
+    #[test]
     fn invalid_topics_are_refused() {
         let text = "kind = \"dds_any\"\ntopic = \"/imu\"\ninto = \"robot.imu\"\ntime = \"header.stamp\"\n\
                     qos = { partitions = [\"north\"] }\n";
