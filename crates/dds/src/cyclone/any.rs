@@ -1,7 +1,7 @@
 //! A reader of a topic whose type its writers announce.
 //!
 //! It follows the topic's writers in discovery, has a reader of the library for each name of a type among them, and requests
-//! their types. Samples stay in the library until the type of their writer is known.
+//! their types. The samples of a writer whose type is not known yet wait, those of others do not.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,6 +23,8 @@ const WRITERS_MAX: usize = 1_024;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The interval of looking for a requested type; reason: the library reports no event.
 const INTERVAL: Duration = Duration::from_millis(20);
+/// Writers whose types are looked for at once; reason: each takes some microseconds, and a thousand could be made up.
+const LOOKED_FOR: usize = 32;
 /// The largest number of faults kept; reason: any host in the domain can cause an unlimited number.
 const FAULTS_MAX: usize = 64;
 
@@ -33,6 +35,11 @@ pub(super) struct AnyReader {
     list: WriterList,
     writers: BTreeMap<Guid, Announced>,
     readers: Vec<Typed>,
+    /// Samples of writers whose type is requested: as many as the reader holds.
+    waiting: VecDeque<Sample>,
+    dropped: u64,
+    /// The last writer whose type was looked for.
+    last_asked: Guid,
     faults: VecDeque<String>,
     matched: AtomicUsize,
 }
@@ -77,6 +84,9 @@ impl AnyReader {
             list: WriterList::new(presence)?,
             writers: BTreeMap::new(),
             readers: Vec::new(),
+            waiting: VecDeque::new(),
+            dropped: 0,
+            last_asked: Guid([0; 16]),
             faults: VecDeque::new(),
             matched: AtomicUsize::new(0),
         })
@@ -142,43 +152,69 @@ impl AnyReader {
         Ok(())
     }
 
-    /// Looks for requested types.
+    /// Looks for requested types, of some writers in turn.
     fn resolve(&mut self) {
-        let mut faults = Vec::new();
-        for (guid, writer) in &mut self.writers {
+        let is_requested = |(guid, writer): (&Guid, &Announced)| {
+            matches!(writer.of, Announcement::Requested(..)).then_some(*guid)
+        };
+        let later = self
+            .writers
+            .range(self.last_asked..)
+            .skip_while(|(guid, _)| **guid == self.last_asked);
+        let earlier = self.writers.range(..=self.last_asked);
+        let asked = later.chain(earlier).filter_map(is_requested);
+        let asked: Vec<Guid> = asked.take(LOOKED_FOR).collect();
+        for guid in asked {
+            self.last_asked = guid;
+            let Some(writer) = self.writers.get_mut(&guid) else {
+                continue;
+            };
             let Announcement::Requested(hash, since) = &writer.of else {
                 continue;
             };
             let presence = &self.presence;
             let found = resolve(hash, &mut |hash| presence.type_object(hash));
-            writer.of = match found {
+            let (of, fault) = match found {
                 Ok(Some(of)) => {
                     let typed = self.readers.iter_mut();
                     for typed in typed.filter(|it| it.type_name == writer.type_name) {
                         typed.last = Some(of.clone());
                     }
-                    Announcement::Known(of)
+                    (Announcement::Known(of), None)
                 }
                 Ok(None) if since.elapsed() < PATIENCE => continue,
                 Ok(None) => {
-                    faults.push((*guid, "it does not answer requests for its type".to_owned()));
-                    Announcement::Unknown
+                    let why = "it does not answer requests for its type".to_owned();
+                    (Announcement::Unknown, Some(why))
                 }
-                Err(error) => {
-                    faults.push((*guid, error.to_string()));
-                    Announcement::Unknown
-                }
+                Err(error) => (Announcement::Unknown, Some(error.to_string())),
             };
-        }
-        for (guid, why) in faults {
-            self.fault(guid, &why);
+            writer.of = of;
+            if let Some(why) = fault {
+                self.fault(guid, &why);
+            }
         }
     }
 
-    fn is_waiting(&self, type_name: &str) -> bool {
-        self.writers.values().any(|writer| {
-            writer.type_name == type_name && matches!(writer.of, Announcement::Requested(..))
-        })
+    /// Passes on a sample, or keeps it until the type of its writer is known. `last` is its type if the writer has left.
+    fn pass(&mut self, mut sample: Sample, last: Option<&Arc<Structure>>, into: &mut Vec<Sample>) {
+        let has_earlier = self.waiting.iter().any(|it| it.writer == sample.writer);
+        sample.of = match self.writers.get(&sample.writer).map(|writer| &writer.of) {
+            Some(Announcement::Requested(..)) => return self.keep(sample),
+            _ if has_earlier => return self.keep(sample),
+            Some(Announcement::Known(of)) => Some(of.clone()),
+            Some(Announcement::Unknown) => None,
+            None => last.cloned(),
+        };
+        into.push(sample);
+    }
+
+    fn keep(&mut self, sample: Sample) {
+        if self.waiting.len() as u64 >= u64::from(self.qos.held()) {
+            self.waiting.pop_front();
+            self.dropped += 1;
+        }
+        self.waiting.push_back(sample);
     }
 }
 
@@ -193,26 +229,26 @@ impl Reader for AnyReader {
     fn take(&mut self, most: usize, into: &mut Vec<Sample>) -> Result<(), DdsError> {
         self.discover()?;
         self.resolve();
-        let mut matched = 0;
+        for sample in std::mem::take(&mut self.waiting) {
+            match into.len() < most {
+                true => self.pass(sample, None, into),
+                false => self.waiting.push_back(sample),
+            }
+        }
+        let (mut matched, mut taken) = (0, Vec::new());
         for index in 0..self.readers.len() {
-            let is_waiting = self.is_waiting(&self.readers[index].type_name);
             let typed = &mut self.readers[index];
             let library = typed.known.end.lock();
-            matched += library
-                .unwrap_or_else(PoisonError::into_inner)
-                .matched()?
-                .len();
-            let from = into.len();
-            if is_waiting || from >= most {
-                continue;
+            let library = library.unwrap_or_else(PoisonError::into_inner);
+            matched += library.matched()?.len();
+            drop(library);
+            let room = most.saturating_sub(into.len());
+            if room > 0 {
+                typed.reader.take(room, &mut taken)?;
             }
-            typed.reader.take(most - from, into)?;
-            for sample in &mut into[from..] {
-                sample.of = match self.writers.get(&sample.writer).map(|writer| &writer.of) {
-                    Some(Announcement::Known(of)) => Some(of.clone()),
-                    Some(_) => None,
-                    None => typed.last.clone(),
-                };
+            let last = typed.last.clone();
+            for sample in taken.drain(..) {
+                self.pass(sample, last.as_ref(), into);
             }
         }
         self.matched.store(matched, Ordering::Relaxed);
@@ -235,6 +271,7 @@ impl Reader for AnyReader {
     }
 
     fn lost(&self) -> u64 {
-        self.readers.iter().map(|typed| typed.reader.lost()).sum()
+        let lost = self.readers.iter().map(|typed| typed.reader.lost());
+        lost.sum::<u64>() + self.dropped
     }
 }
