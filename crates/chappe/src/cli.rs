@@ -27,9 +27,9 @@ pub(crate) use account::{
     Account, AccountAdd, AccountGroups, AccountList, AccountRenew, AccountRevoke, AccountShare,
     AccountShow,
 };
-pub(crate) use dds::{Dds, DdsVerb};
+pub(crate) use dds::Dds;
 #[cfg(feature = "dds")]
-pub(crate) use dds::{DdsDomain, DdsEcho, DdsTopics};
+pub(crate) use dds::{DdsDomain, DdsEcho, DdsTopics, DdsVerb};
 pub(crate) use device::{
     Device, DeviceCall, DeviceCheck, DeviceExclude, DeviceInclude, DeviceRecord, DeviceReplace,
     DeviceRun, DeviceTls,

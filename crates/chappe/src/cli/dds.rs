@@ -3,7 +3,9 @@
 #[cfg(feature = "dds")]
 use std::net::IpAddr;
 
-use clap::{Args, Subcommand};
+use clap::Args;
+#[cfg(feature = "dds")]
+use clap::Subcommand;
 
 use super::NodeAddress;
 
@@ -12,6 +14,7 @@ use super::NodeAddress;
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Dds {
     /// What to do without a node.
+    #[cfg(feature = "dds")]
     #[command(subcommand)]
     pub verb: Option<DdsVerb>,
     /// The node.
@@ -20,16 +23,15 @@ pub(crate) struct Dds {
 }
 
 /// Verbs of `dds`.
+#[cfg(feature = "dds")]
 #[derive(Debug, Subcommand)]
 pub(crate) enum DdsVerb {
     /// List the topics of a domain, with their types and quality of service.
-    #[cfg(feature = "dds")]
     #[command(
         after_help = "Examples:\n  chappe dds topics\n  chappe dds topics --domain 7 --address 10.1.0.5\n  chappe dds topics --types             also the members of each type\n  chappe dds topics --json\n\nTopics of ROS 2 are shown by their names there: `rt/imu` is /imu. Exit code 1 if there are none."
     )]
     Topics(DdsTopics),
     /// Print the samples of a topic of any type.
-    #[cfg(feature = "dds")]
     #[command(
         after_help = "Examples:\n  chappe dds echo /imu                  a topic of ROS 2, `rt/imu`\n  chappe dds echo ward/pose --count 1\n  chappe dds echo ward/pose --partition north --json\n\nThe type is the one that the writers announce. The quality of service is what they offer."
     )]

@@ -25,15 +25,17 @@ fn open(at: &DdsDomain) -> Result<Box<dyn Participant>, Failure> {
         domain: at.domain,
         interfaces: at.addresses.clone(),
     };
-    chappe_dds::open(&config).map_err(failure)
+    chappe_dds::open(&config).map_err(|error| failure(&error))
 }
 
-fn failure(error: chappe_dds::DdsError) -> Failure {
+fn failure(error: &chappe_dds::DdsError) -> Failure {
     Failure::new(error.to_string()).hint_if(error.hint())
 }
 
 fn step(participant: &mut dyn Participant, most: Duration) -> Result<(), Failure> {
-    participant.wait(most.min(STEP)).map_err(failure)?;
+    participant
+        .wait(most.min(STEP))
+        .map_err(|error| failure(&error))?;
     while participant.event().is_some() {}
     Ok(())
 }
@@ -248,11 +250,15 @@ pub(super) fn echo(flags: &DdsEcho, json: bool) -> Outcome {
         partitions,
         ..Qos::default()
     };
-    let mut reader = participant.reader(&topic, &qos).map_err(failure)?;
+    let mut reader = participant
+        .reader(&topic, &qos)
+        .map_err(|error| failure(&error))?;
     let (mut printed, mut samples) = (0, Vec::new());
     while flags.count.is_none_or(|count| printed < count) {
         step(&mut *participant, STEP)?;
-        reader.take(64, &mut samples).map_err(failure)?;
+        reader
+            .take(64, &mut samples)
+            .map_err(|error| failure(&error))?;
         for fault in reader.faults() {
             output::note(fault);
         }

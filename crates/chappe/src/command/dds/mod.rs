@@ -7,16 +7,17 @@ use serde_json::Value;
 
 use super::network;
 use super::node_client::NodeClient;
-use crate::cli::{Dds, DdsVerb};
+use crate::cli::Dds;
+#[cfg(feature = "dds")]
+use crate::cli::DdsVerb;
 use crate::output::{self, Outcome, Table};
 
 /// Shows the participant, its writers and readers, publications and subscriptions.
 pub(crate) fn run(flags: Dds, json: bool) -> Outcome {
+    #[cfg(feature = "dds")]
     match flags.verb {
         None => {}
-        #[cfg(feature = "dds")]
         Some(DdsVerb::Topics(flags)) => return domain::topics(&flags, json),
-        #[cfg(feature = "dds")]
         Some(DdsVerb::Echo(flags)) => return domain::echo(&flags, json),
     }
     network::block_on(async move {
