@@ -1,6 +1,7 @@
 """DDS with Cyclone DDS (its Python package): samples of 5, 100 and 200 kB in both directions, none lost, none
 repeated; a node that takes a typed stream from a Cyclone writer and publishes it to a Cyclone reader, both
-with types made from the node's IDL, which Cyclone's compiler takes.
+with types made from the node's IDL, which Cyclone's compiler takes; types that Chappe did not define, as streams and in
+`chappe dds topics` and `echo`.
 
     python3 check/dds/run.py CHAPPE DDS_PEER WORK
 
@@ -53,6 +54,24 @@ fields = [
     { name = "raw", type = "bytes" },
     { name = "wave", type = "samples", unit = "mV" },
 ]
+"""
+POSE = """
+module lab {
+  enum Mode { IDLE, MOVING, @value(7) FAILED };
+  @mutable struct Extra { short load; string note; };
+  @appendable struct Point { float x, y; };
+  @appendable struct Pose {
+    @key string robot;
+    unsigned long long count;
+    Mode mode;
+    boolean isReady;
+    Extra extra;
+    Point at;
+    sequence<octet> raw;
+    sequence<long> ranges;
+    sequence<Point> path;
+  };
+};
 """
 EXPORTER = """
 kind = "dds"
@@ -168,6 +187,99 @@ def node(chappe: str, work: pathlib.Path) -> None:
         process.wait(120)
 
 
+def foreign(chappe: str, work: pathlib.Path) -> None:
+    """Topics of types that Chappe did not define become streams: `sensor_msgs/Imu` of ROS 2 as announced by its writer, and
+    lab::Pose in a partition and both versions of CDR, checked against an IDL file that fits and one that does not."""
+    directory = work / "foreign"
+    (directory / "wrappers").mkdir(parents=True)
+    (directory / "node.toml").write_text(CONFIGURATION)
+    (directory / "wrappers" / "pose.idl").write_text(POSE)
+    (directory / "wrappers" / "other.idl").write_text(POSE.replace("short load", "long load"))
+    keep = 'durability = "transient_local"'
+    for name, text in [
+            ("imu", f'topic = "/imu"\ntime = "header.stamp"\nqos = {{ {keep} }}'),
+            ("pose", f'topic = "lab/pose"\nidl = "pose.idl"\nqos = {{ {keep}, partitions = ["north"] }}'),
+            ("other", f'topic = "lab/pose"\nidl = "other.idl"\nqos = {{ {keep}, partitions = ["north"] }}'),
+            ("south", f'topic = "lab/pose"\nqos = {{ {keep}, partitions = ["south"] }}')]:
+        (directory / "wrappers" / f"{name}.toml").write_text(f'kind = "dds_any"\n{text}\n')
+    environment = {**os.environ, "CYCLONEDDS_URI": CYCLONE}
+    start = lambda *words: subprocess.Popen([sys.executable, str(HERE / "foreign.py"), *words], env=environment,
+                                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    writers = []
+    process = subprocess.Popen([chappe, "serve", str(directory / "node.toml"), "--json"],
+                               stdout=subprocess.PIPE, text=True)
+    try:
+        url = json.loads(process.stdout.readline())["address"].rstrip("/")
+        for words in [("imu", DOMAIN, "20"), ("pose", DOMAIN, "20", "1", "north"), ("pose", DOMAIN, "20", "2", "north")]:
+            writers.append(start(*words))
+            expect(writers[-1].stdout.readline().strip() == "written 20", f"Cyclone wrote {' '.join(words)}")
+        elements = lambda stream: json.loads(get(f"{url}/api/v1/streams/{stream}/elements?limit=100"))["elements"]
+        once_defined(f"{url}/api/v1/streams/imu")
+        once_defined(f"{url}/api/v1/streams/pose")
+        end = time.monotonic() + 60
+        while (len(elements("imu")), len(elements("pose"))) != (20, 40) and time.monotonic() < end:
+            time.sleep(0.1)
+        imu, pose = elements("imu"), elements("pose")
+        expect((len(imu), len(pose)) == (20, 40), f"{len(imu)} elements of Imu and {len(pose)} of Pose are stored")
+        expect_imu(imu[-1])
+        expect_pose(pose)
+        absent = urllib.request.Request(f"{url}/api/v1/streams/south")
+        try:
+            urllib.request.urlopen(absent, timeout=60)
+            expect(False, "nothing of another partition is read")
+        except urllib.error.HTTPError as error:
+            expect(error.code == 404, "nothing of another partition is read")
+        status = json.loads(get(f"{url}/api/v1/dds"))
+        other = [one for one in status["subscriptions"] if one["stream"] == "other"][0]
+        expect(other["malformed"] == 40, f"a type other than the file's is refused: {other['malformed']}")
+        letters = get(f"{url}/api/v1/wrappers/other/dead-letters")
+        expect("extra.load: announced as int16, expected int32" in letters, "the member that differs is named")
+        tools(chappe)
+    finally:
+        for writer in writers:
+            writer.kill()
+        process.terminate()
+        process.wait(120)
+
+
+def expect_imu(element: dict) -> None:
+    values = element["values"]
+    expect(values["header_frame_id"] == "base_link" and values["linear_acceleration_z"] == 9.8125
+           and values["orientation_w"] == 5.0, f"nested structs are fields: {sorted(values)}")
+    covariance = values["orientation_covariance"]
+    expect(list(covariance["values"]) == [float(i) for i in range(9)], "an array of numbers is samples")
+    expect("2023-11-14T22:13:40.25" in str(element["source_time"]), f"header.stamp is the time: {element['source_time']}")
+
+
+def expect_pose(elements: list[dict]) -> None:
+    names = {"IDLE", "MOVING", "FAILED"}
+    expect({one["values"]["mode"] for one in elements} == names, "enumerations are text")
+    expect({one["key"] for one in elements} == {"r0", "r1"}, "the key member is the element's key")
+    right = [one for one in elements if one["values"]["extra_load"] == -one["values"]["count"]
+             and one["values"]["extra_note"] == f"ärger {one['values']['count']}"]
+    expect(len(right) == len(elements), "mutable, appendable and optional parts in both versions of CDR")
+
+
+def tools(chappe: str) -> None:
+    """What is on the domain, and samples, without a node."""
+    run = lambda *words: subprocess.run([chappe, "dds", *words, "--domain", DOMAIN], capture_output=True, text=True)
+    listed = json.loads(run("topics", "--json").stdout)
+    imu = [topic for topic in listed if topic["topic"] == "/imu"]
+    expect(bool(imu) and imu[0]["type"] == "sensor_msgs/msg/Imu" and imu[0]["dds_topic"] == "rt/imu",
+           "`chappe dds topics` shows ROS 2's names")
+    members = {member["path"]: member["type"] for member in imu[0]["members"] or []}
+    expect(members.get("orientation_covariance") == "double[9]", f"with the members of the type: {len(members)}")
+    shown = run("topics", "--types").stdout
+    expect("reliable, transient_local" in shown and "north" in shown, "with quality of service and partitions")
+    echoed = run("echo", "/imu", "--count", "2", "--json").stdout.splitlines()
+    samples = [json.loads(line) for line in echoed]
+    expect([sample["orientation"]["w"] for sample in samples] == [0.25, 0.5], f"`chappe dds echo` prints samples: {echoed}")
+    text = run("echo", "lab/pose", "--count", "1").stdout
+    expect('mode: "MOVING"' in text and "load: -1" in text, "also as text, and in the partitions of the writers")
+    nothing = run("echo", "/nothing", "--seconds", "1")
+    expect(nothing.returncode == 2 and "hint: list the topics" in nothing.stderr, "a topic without a writer is an error")
+
+
 def mismatch(url: str, types: dict[str, str], cyclone: list[str]) -> None:
     """A peer that requests more than is offered is reported with both sides' values."""
     environment = {**os.environ, "CYCLONEDDS_URI": CYCLONE, **types, "CHAPPE_DEADLINE": "1"}
@@ -196,6 +308,7 @@ def main(chappe: str, peer: str, work: str) -> None:
     octets(peer, pathlib.Path(work))
     if chappe != "-":
         node(chappe, pathlib.Path(work))
+        foreign(chappe, pathlib.Path(work))
 
 
 main(*sys.argv[1:])

@@ -7,11 +7,13 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const SHIM: &str = "src/unsafe_cyclone/shim.c";
+const SHIM: [&str; 2] = ["src/unsafe_cyclone/shim.c", "src/unsafe_cyclone/types.c"];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed={SHIM}");
+    for file in SHIM {
+        println!("cargo::rerun-if-changed={file}");
+    }
     println!("cargo::rerun-if-env-changed=CMAKE");
     println!("cargo::rustc-check-cfg=cfg(cyclone)");
     println!("cargo::rustc-check-cfg=cfg(secure)");
@@ -43,7 +45,7 @@ fn build() -> Result<(), String> {
     let build = PathBuf::from(env::var_os("OUT_DIR").ok_or("no OUT_DIR")?).join("cyclone");
     library(&source, &build)?;
     let mut shim = cc::Build::new();
-    shim.file(SHIM)
+    shim.files(SHIM)
         .std("gnu11")
         .define("NDEBUG", None)
         .cargo_metadata(true);
@@ -110,6 +112,10 @@ fn library(source: &Path, build: &Path) -> Result<(), String> {
     for name in ["ENABLE_SSL", "ENABLE_SECURITY"] {
         configure.arg(format!("-D{name}={secure}"));
     }
+    // Named although they are the default: CMake remembers what an earlier build of this folder had.
+    for on in ["ENABLE_TYPELIB", "ENABLE_TYPE_DISCOVERY"] {
+        configure.arg(format!("-D{on}=ON"));
+    }
     for off in [
         "BUILD_IDLC",
         "BUILD_DDSPERF",
@@ -117,8 +123,6 @@ fn library(source: &Path, build: &Path) -> Result<(), String> {
         "BUILD_EXAMPLES",
         "ENABLE_TCP_TLS",
         "ENABLE_LIFESPAN",
-        "ENABLE_TYPELIB",
-        "ENABLE_TYPE_DISCOVERY",
         "ENABLE_TOPIC_DISCOVERY",
         "ENABLE_QOS_PROVIDER",
     ] {

@@ -42,6 +42,7 @@ fn check_unbounded(data: &[u8]) {
     let payload = Payload {
         endian,
         bytes: Bytes::copy_from_slice(sample),
+        ..Payload::default()
     };
     if let Ok(stored) = Stored::read(&payload) {
         assert_eq!(Stored::read(&stored.payload()), Ok(stored));

@@ -3,6 +3,7 @@
 //! `-h` is one screen: the first paragraph of each flag, without rare flags. `--help` has everything.
 
 mod account;
+mod dds;
 mod device;
 mod export;
 mod link;
@@ -26,6 +27,9 @@ pub(crate) use account::{
     Account, AccountAdd, AccountGroups, AccountList, AccountRenew, AccountRevoke, AccountShare,
     AccountShow,
 };
+pub(crate) use dds::{Dds, DdsKeys, DdsVerb};
+#[cfg(feature = "dds")]
+pub(crate) use dds::{DdsDomain, DdsEcho, DdsTopics};
 pub(crate) use device::{
     Device, DeviceCall, DeviceCheck, DeviceExclude, DeviceInclude, DeviceRecord, DeviceReplace,
     DeviceRun, DeviceTls,
@@ -188,7 +192,7 @@ pub(crate) enum Command {
     Account(Account),
     /// Show DDS topics: published, read, and mismatched.
     #[command(
-        after_help = "Examples:\n  chappe dds\n  chappe dds --json\n  chappe dds keys /etc/chappe/dds ward-1"
+        after_help = "Examples:\n  chappe dds\n  chappe dds --json\n  chappe dds topics          what is on the domain, without a node\n  chappe dds echo /imu\n  chappe dds keys /etc/chappe/dds ward-1"
     )]
     Dds(Dds),
     /// Show the public keys of a node, and admit members to its network.
@@ -588,45 +592,6 @@ pub(crate) struct Trace {
     /// End after this many seconds.
     #[arg(long, value_name = "SECONDS")]
     pub seconds: Option<u64>,
-}
-
-/// Flags of `dds`.
-#[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct Dds {
-    /// Shows a node's topics if there is none.
-    #[command(subcommand)]
-    pub verb: Option<DdsVerb>,
-    /// The node.
-    #[command(flatten)]
-    pub node: NodeAddress,
-}
-
-/// Verbs of `dds`.
-#[derive(Debug, Subcommand)]
-pub(crate) enum DdsVerb {
-    /// Make the files of DDS Security for a participant, for tests and small sites.
-    #[command(
-        after_help = "Examples:\n  chappe dds keys /etc/chappe/dds ward-1\n  chappe dds keys /etc/chappe/dds monitor --topic 'ward/*' --days 90\n\nThe first participant of a directory makes its authority (ca.pem, ca_key.pem) and the domain's\nrules (governance.p7s). Further ones are signed by it. It prints the section [dds.security] of the\nparticipant's node. Keep ca_key.pem away from nodes: it admits participants."
-    )]
-    Keys(DdsKeys),
-}
-
-/// Flags of `dds keys`.
-#[derive(Debug, Args)]
-pub(crate) struct DdsKeys {
-    /// The directory of the authority.
-    #[arg(value_name = "DIRECTORY")]
-    pub directory: PathBuf,
-    /// The participant: the common name of its certificate, and the name of its directory.
-    #[arg(value_name = "NAME")]
-    pub name: String,
-    /// Topics that it may write and read; `*` and `?` match any characters. Default: all.
-    #[arg(long = "topic", value_name = "PATTERN")]
-    pub topics: Vec<String>,
-    /// Validity of its certificate and permissions in days.
-    #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3_650))]
-    pub days: u32,
 }
 
 /// Flags of `why`.

@@ -6,12 +6,14 @@
 use std::fmt;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use crate::qos::Announced;
+use crate::types::{Structure, TypeError, TypeHash};
 use crate::{DdsError, Qos, SecurityConfig, WriteError};
 
 /// The highest domain with valid port numbers (RTPS 2.5, clause 9.6.2.3).
@@ -123,11 +125,34 @@ impl fmt::Debug for Guid {
 pub struct Topic {
     /// Its name.
     pub name: String,
-    /// The scoped name of the IDL type, such as `chappe::Octets`.
+    /// The scoped name of the IDL type, such as `chappe::Octets`. Empty, for a reader only: the types of its writers,
+    /// whatever they are.
     pub type_name: String,
 }
 
 impl Topic {
+    /// A topic whose type its writers announce.
+    #[must_use]
+    pub fn of_any_type(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            type_name: String::new(),
+        }
+    }
+
+    /// Checks the names, as far as a reader needs them.
+    pub(crate) fn check_for_reader(&self) -> Result<(), DdsError> {
+        match self.type_name.is_empty() {
+            // Any valid name, so that only that of the topic is checked.
+            true => Self {
+                name: self.name.clone(),
+                type_name: "any".into(),
+            }
+            .check(),
+            false => self.check(),
+        }
+    }
+
     /// Checks the names.
     ///
     /// # Errors
@@ -157,13 +182,67 @@ pub enum Endian {
     Big,
 }
 
-/// A sample in CDR (the plain encoding of version 1), without the four bytes of encapsulation.
+/// The encoding of a sample (DDS-XTypes 1.3, clause 7.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Encoding {
+    /// Version 1: members in their order.
+    #[default]
+    Plain1,
+    /// Version 1: members with their identifiers.
+    Parameters1,
+    /// Version 2: members in their order.
+    Plain2,
+    /// Version 2: members in their order, after their size.
+    Delimited2,
+    /// Version 2: members with their identifiers.
+    Parameters2,
+}
+
+/// A sample in CDR, without the four bytes of encapsulation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Payload {
     /// The byte order; local writers use little-endian.
     pub endian: Endian,
+    /// The encoding; that of Chappe's own types is plain CDR of version 1.
+    pub encoding: Encoding,
     /// The bytes.
     pub bytes: Bytes,
+}
+
+/// The encodings by their encapsulation in big-endian; little-endian is one more (DDS-XTypes 1.3, table 60).
+#[cfg(cyclone)]
+const ENCAPSULATIONS: [(u8, Encoding); 5] = [
+    (0x0, Encoding::Plain1),
+    (0x2, Encoding::Parameters1),
+    (0x6, Encoding::Plain2),
+    (0x8, Encoding::Delimited2),
+    (0xa, Encoding::Parameters2),
+];
+
+#[cfg(cyclone)]
+impl Payload {
+    /// A payload with this second byte of its encapsulation.
+    pub(crate) fn of(encapsulation: i32, bytes: Bytes) -> Self {
+        let big = u8::try_from(encapsulation & !1).unwrap_or_default();
+        let known = ENCAPSULATIONS.iter().find(|(code, _)| *code == big);
+        Self {
+            endian: match encapsulation & 1 {
+                1 => Endian::Little,
+                _ => Endian::Big,
+            },
+            encoding: known.map(|(_, encoding)| *encoding).unwrap_or_default(),
+            bytes,
+        }
+    }
+
+    /// The second byte of its encapsulation.
+    pub(crate) fn encapsulation(&self) -> u8 {
+        let known = ENCAPSULATIONS
+            .iter()
+            .find(|(_, encoding)| *encoding == self.encoding);
+        let code = known.map_or(0, |(code, _)| *code);
+        code + u8::from(self.endian == Endian::Little)
+    }
 }
 
 /// A received sample.
@@ -173,8 +252,31 @@ pub struct Sample {
     pub writer: Guid,
     /// Its sequence number at that writer, from 1.
     pub number: i64,
+    /// The time at which it was written, by its writer, in nanoseconds since 1970; 0 or less: unknown.
+    pub source_time_ns: i64,
+    /// The type that its writer announced, for a reader of any type.
+    pub of: Option<Arc<Structure>>,
     /// Its content.
     pub payload: Payload,
+}
+
+/// A writer or reader elsewhere in the domain, as it was announced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteEnd {
+    /// Its GUID.
+    pub guid: Guid,
+    /// Whether it is a writer.
+    pub writes: bool,
+    /// The topic.
+    pub topic: Topic,
+    /// Its quality of service.
+    pub announced: Announced,
+    /// Its partitions; empty: the default one.
+    pub partitions: Vec<String>,
+    /// The hash of its type, if it announced one.
+    pub type_hash: Option<TypeHash>,
+    /// The name of its participant.
+    pub peer: Option<String>,
 }
 
 /// A sample that all matched readers have acknowledged.
@@ -290,6 +392,15 @@ pub trait Participant: Send {
     /// The next discovery event. Call it after each [`Self::wait`] until it returns `None`: writers and readers
     /// learn their matches from it.
     fn event(&mut self) -> Option<Event>;
+
+    /// The writers and readers found elsewhere in the domain.
+    fn remote_ends(&self) -> Vec<RemoteEnd>;
+
+    /// The announced type of a writer or reader; `None` while it is being requested.
+    ///
+    /// # Errors
+    /// The type cannot be read.
+    fn type_of(&self, hash: &TypeHash) -> Result<Option<Arc<Structure>>, TypeError>;
 }
 
 /// Writes samples of one topic.
@@ -348,6 +459,16 @@ pub trait Reader: Send {
 
     /// The number of matching writers.
     fn matched(&self) -> usize;
+
+    /// Faults found since the last call, of a reader of any type: writers whose type cannot be read.
+    fn faults(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// When to take again although nothing has happened, of a reader that waits for a type.
+    fn look_again(&self) -> Option<Duration> {
+        None
+    }
 
     /// The number of lost samples: gaps after the first number of each writer, and all numbers before it if the reader
     /// was full.

@@ -1,7 +1,7 @@
 //! CDR, the plain encoding of version 1 (DDS-XTypes 1.3, clause 7.4.1; CORBA 3.3, clause 9.3): numbers are aligned
 //! to their size, texts end with a zero byte, sequences start with their length.
 
-use crate::{CdrError, Endian, Payload};
+use crate::{CdrError, Encoding, Endian, Payload};
 
 /// Encodes little-endian CDR.
 #[derive(Debug, Default)]
@@ -63,6 +63,7 @@ impl Encoder {
     pub fn finish(self) -> Payload {
         Payload {
             endian: Endian::Little,
+            encoding: Encoding::Plain1,
             bytes: self.bytes.into(),
         }
     }

@@ -20,7 +20,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Out of scope: partitions, time-based filters, content filters, ownership.
+//! Types of others are in [`types`]: announced by their writers, or from IDL.
+//!
+//! Out of scope: time-based filters, content filters, ownership.
 
 #![deny(unsafe_code)]
 
@@ -51,6 +53,7 @@ mod security;
 mod stored;
 mod supervise;
 pub mod topics;
+pub mod types;
 #[cfg(cyclone)]
 mod unsafe_cyclone;
 #[cfg(all(cyclone, target_os = "linux"))]
@@ -60,8 +63,8 @@ mod unsafe_descriptor;
 pub const IS_BUILT: bool = cfg!(cyclone);
 
 pub use backend::{
-    Acknowledged, DOMAIN_MAX, Endian, Event, Guid, Participant, ParticipantConfig, Payload,
-    QosMismatch, Reader, SAMPLE_BYTES_MAX, Sample, TOPIC_BYTES_MAX, Topic,
+    Acknowledged, DOMAIN_MAX, Encoding, Endian, Event, Guid, Participant, ParticipantConfig,
+    Payload, QosMismatch, Reader, RemoteEnd, SAMPLE_BYTES_MAX, Sample, TOPIC_BYTES_MAX, Topic,
     UNACKNOWLEDGED_BYTES_MAX, Writer, write_within,
 };
 pub use bytes::Bytes;

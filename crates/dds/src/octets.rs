@@ -3,7 +3,7 @@
 use bytes::{BufMut as _, Bytes, BytesMut};
 
 use crate::cdr::Decoder;
-use crate::{CdrError, Endian, Payload};
+use crate::{CdrError, Encoding, Endian, Payload};
 
 /// A numbered sample of a given size.
 ///
@@ -49,6 +49,7 @@ impl Octets {
         bytes.put_slice(&self.octets);
         Payload {
             endian: Endian::Little,
+            encoding: Encoding::Plain1,
             bytes: bytes.freeze(),
         }
     }

@@ -1,6 +1,6 @@
 //! Quality of service: the offer of a writer and the request of a reader (DDS 1.4, clause 2.2.3).
 //!
-//! Supported are reliability, durability, history, deadline, and the number of samples kept. The first two and the
+//! Supported are reliability, durability, history, deadline, partitions, and the number of samples kept. The first two and the
 //! deadline must be compatible between both ends; the others are local to each end.
 
 use std::fmt;
@@ -19,6 +19,10 @@ pub const WINDOW_DEFAULT: u32 = 64;
 pub const READER_FACTOR: u32 = 8;
 /// The largest limit on samples; reason: each costs its size in memory.
 pub const SAMPLES_MAX: u32 = 1 << 20;
+
+/// The largest number of partitions of one end, and the longest name; reason: they are part of its announcement.
+const PARTITIONS_MAX: usize = 16;
+const PARTITION_BYTES_MAX: usize = 255;
 
 /// The quality of service of a writer or reader.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -39,6 +43,13 @@ pub struct Qos {
     /// a writer, 512 for a reader.
     #[schemars(range(min = 0, max = 1_048_576))]
     pub max_samples: u32,
+    /// Only ends with a partition in common match; `*` and `?` in a name match others. Empty: the default partition.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub partitions: Vec<String>,
+    /// Whether the samples have any encoding, or only plain CDR of version 1, that of Chappe's own types.
+    #[serde(skip)]
+    pub any_encoding: bool,
 }
 
 /// Whether lost samples are retransmitted.
@@ -78,6 +89,8 @@ impl Default for Qos {
             keep_last: 0,
             deadline_ms: 0,
             max_samples: 0,
+            partitions: Vec::new(),
+            any_encoding: false,
         }
     }
 }
@@ -125,6 +138,19 @@ impl Qos {
         }
     }
 
+    /// The values that are announced.
+    #[cfg(cyclone)]
+    pub(crate) fn announced(&self) -> Announced {
+        Announced {
+            reliability: self.reliability,
+            durability: match self.durability {
+                Durability::Volatile => AnnouncedDurability::Volatile,
+                Durability::TransientLocal => AnnouncedDurability::TransientLocal,
+            },
+            deadline_ms: (self.deadline_ms > 0).then_some(self.deadline_ms.into()),
+        }
+    }
+
     /// The deadline, if there is one.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
@@ -142,6 +168,13 @@ impl Qos {
         }
         if self.keep_last > SAMPLES_MAX {
             return above("keep_last", format!("it is above {SAMPLES_MAX}"));
+        }
+        let is_partition = |name: &String| (1..=PARTITION_BYTES_MAX).contains(&name.len());
+        if self.partitions.len() > PARTITIONS_MAX || !self.partitions.iter().all(is_partition) {
+            let why = format!(
+                "at most {PARTITIONS_MAX} names of 1 to {PARTITION_BYTES_MAX} bytes are possible"
+            );
+            return above("partitions", why);
         }
         if self.max_samples > 0 && self.keep_last > self.max_samples {
             let why = format!("it is above max_samples ({})", self.max_samples);

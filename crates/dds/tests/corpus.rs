@@ -1,11 +1,13 @@
-//! Goal: every test run checks the properties of the fuzz target.
-//! Method: replays `fuzz/corpus/dds_element` and byte-by-byte changes of it through the target's check,
+//! Goal: every test run checks the properties of the fuzz targets.
+//! Method: replays `fuzz/corpus/dds_element` and `dds_types` and byte-by-byte changes of them through the targets' checks,
 //! and properties over arbitrary bytes.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
 mod bounds;
 #[path = "../../../fuzz/checks/dds_element.rs"]
 mod dds_element;
+#[path = "../../../fuzz/checks/dds_types.rs"]
+mod dds_types;
 
 use std::path::Path;
 
@@ -13,22 +15,29 @@ use proptest::prelude::*;
 
 #[test]
 fn the_corpus_holds() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/dds_element");
+    replay("dds_element", 8, dds_element::check);
+    replay("dds_types", 2, dds_types::check);
+}
+
+fn replay(name: &str, least: usize, check: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fuzz/corpus")
+        .join(name);
     let mut count = 0;
     for file in std::fs::read_dir(folder).unwrap() {
         let input = std::fs::read(file.unwrap().path()).unwrap();
         count += 1;
-        dds_element::check(&input);
+        check(&input);
         for at in 0..input.len() {
             let mut changed = input.clone();
             changed[at] ^= 1 << (at % 8);
-            dds_element::check(&changed);
+            check(&changed);
             changed[at] = 0xff;
-            dds_element::check(&changed);
-            dds_element::check(&input[..at]);
+            check(&changed);
+            check(&input[..at]);
         }
     }
-    assert!(count >= 8, "{count} files in the corpus");
+    assert!(count >= least, "{count} files in the corpus");
 }
 
 proptest! {

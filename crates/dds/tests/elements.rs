@@ -106,7 +106,7 @@ proptest! {
         changed[at] = to;
         for bytes in [whole[..at].to_vec(), changed] {
             for endian in [Endian::Little, Endian::Big] {
-                let _ = of.decode(&Payload { endian, bytes: bytes.clone().into() });
+                let _ = of.decode(&Payload { endian, bytes: bytes.clone().into(), ..Payload::default() });
             }
         }
     }
@@ -115,7 +115,7 @@ proptest! {
     fn no_bytes_panic(types in prop::collection::vec(field_type(), 0..8), bytes: Vec<u8>) {
         let of = ElementType::new("s", schema(&types)).unwrap();
         for endian in [Endian::Little, Endian::Big] {
-            let payload = Payload { endian, bytes: bytes.clone().into() };
+            let payload = Payload { endian, bytes: bytes.clone().into(), ..Payload::default() };
             let _ = of.decode(&payload);
             let _ = Stored::read(&payload);
         }
@@ -167,6 +167,7 @@ fn the_bytes_follow_the_standard_in_both_orders() {
     let big = Payload {
         endian: Endian::Big,
         bytes: big.into(),
+        ..Payload::default()
     };
     assert_eq!(of.decode(&big).unwrap().element, element);
 }
@@ -199,6 +200,7 @@ fn the_longest_length_takes_no_memory() {
     let payload = Payload {
         endian: Endian::Little,
         bytes: bytes.into(),
+        ..Payload::default()
     };
     assert!(Decoder::new(&payload).text().is_err());
     assert!(Decoder::new(&payload).length(8).is_err());

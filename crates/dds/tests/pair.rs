@@ -312,3 +312,48 @@ fn an_acknowledgement_ends_a_wait() {
     assert!(reading.0 < Duration::from_secs(30), "{reading:?}");
     assert!(reading.1 <= 200, "{reading:?}");
 }
+
+/// A writer of Chappe announces no type: its samples have none, and the bytes are those that it wrote.
+#[test]
+fn a_reader_of_any_type_gets_samples_of_its_partitions_only() {
+    let config = config(31);
+    let mut here = open(&config).unwrap();
+    let mut there = open(&config).unwrap();
+    let topic = topic("any");
+    let kept = |partition: &str| Qos {
+        durability: Durability::TransientLocal,
+        partitions: vec![partition.into()],
+        ..Qos::default()
+    };
+    let mut reader = there
+        .reader(&Topic::of_any_type(&topic.name), &kept("nor*"))
+        .unwrap();
+    let mut writers: Vec<_> = ["south", "north"]
+        .iter()
+        .map(|partition| here.writer(&topic, &kept(partition)).unwrap())
+        .collect();
+    for (number, writer) in (1..).zip(&mut writers) {
+        let octets = Octets {
+            number,
+            ..Octets::default()
+        };
+        writer.write(&octets.payload()).unwrap();
+    }
+    let (mut events, mut got) = (Vec::new(), Vec::new());
+    until(&mut [&mut here, &mut there], &mut events, |_| {
+        reader.take(usize::MAX, &mut got).unwrap();
+        !got.is_empty() && reader.matched() == 1 && writers[1].unacknowledged() == 0
+    });
+    let sample: &Sample = &got[0];
+    assert_eq!(got.len(), 1);
+    assert_eq!(Octets::read(&sample.payload).unwrap().number, 2);
+    assert_eq!((sample.writer, &sample.of), (writers[1].guid(), &None));
+    assert!(sample.source_time_ns > 0);
+    let ends = there.remote_ends();
+    let end = ends.iter().find(|end| end.guid == sample.writer).unwrap();
+    assert_eq!(
+        (&end.topic, &*end.partitions),
+        (&topic, &["north".to_owned()][..])
+    );
+    assert_eq!(end.type_hash, None);
+}

@@ -213,6 +213,8 @@ pub fn wrapper_kinds() -> &'static [WrapperKind] {
         kinds::sparkplug::WRAPPER,
         #[cfg(feature = "dds")]
         kinds::dds::WRAPPER,
+        #[cfg(feature = "dds")]
+        kinds::dds::ANY_WRAPPER,
     ]
 }
 

@@ -9,7 +9,6 @@ pub(crate) mod config;
 pub(crate) mod conformance;
 pub(crate) mod data;
 pub(crate) mod dds;
-pub(crate) mod dds_keys;
 pub(crate) mod demo;
 pub(crate) mod describe;
 pub(crate) mod device;

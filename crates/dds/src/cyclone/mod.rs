@@ -13,6 +13,7 @@
 //!   stalled can be replaced, and participants of one process may have different interfaces. On the network they are in
 //!   the domain that the configuration names.
 
+mod any;
 mod participant;
 mod reader;
 mod writer;

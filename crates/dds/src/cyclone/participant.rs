@@ -7,14 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use super::any::AnyReader;
 use super::{reader, writer};
-use crate::backend::{Event, Guid, Participant, ParticipantConfig, QosMismatch, Topic};
+use crate::backend::{Event, Guid, Participant, ParticipantConfig, QosMismatch, RemoteEnd, Topic};
 use crate::confine::Marks;
 use crate::mtu::datagram_bytes;
 use crate::name::{Name, announced_name};
-use crate::qos::{Announced, AnnouncedDurability};
+use crate::qos::Announced;
+use crate::types::{Structure, TypeError, TypeHash, resolve};
 use crate::unsafe_cyclone::{End, Found, Kind, Presence};
-use crate::{DdsError, Durability, Qos, Reader, Writer};
+use crate::{DdsError, Qos, Reader, Writer};
 
 /// The largest number of remote ends; reason: any host in the domain can announce an unlimited
 /// number.
@@ -40,6 +42,25 @@ pub(super) struct Known {
     writes: bool,
     topic: Topic,
     announced: Announced,
+}
+
+impl Known {
+    pub(super) fn new(
+        presence: &Arc<Presence>,
+        writes: bool,
+        topic: &Topic,
+        qos: &Qos,
+    ) -> Result<Self, DdsError> {
+        let end = End::new(presence, writes, topic, qos)?;
+        Ok(Self {
+            guid: end.guid(),
+            end: Mutex::new(end),
+            matched: AtomicUsize::new(0),
+            writes,
+            topic: topic.clone(),
+            announced: qos.announced(),
+        })
+    }
 }
 
 struct Cyclone {
@@ -181,22 +202,7 @@ impl Cyclone {
     fn end(&mut self, writes: bool, topic: &Topic, qos: &Qos) -> Result<Arc<Known>, DdsError> {
         topic.check()?;
         qos.check()?;
-        let end = End::new(&self.presence, writes, topic, qos)?;
-        let known = Arc::new(Known {
-            guid: end.guid(),
-            end: Mutex::new(end),
-            matched: AtomicUsize::new(0),
-            writes,
-            topic: topic.clone(),
-            announced: Announced {
-                reliability: qos.reliability,
-                durability: match qos.durability {
-                    Durability::Volatile => AnnouncedDurability::Volatile,
-                    Durability::TransientLocal => AnnouncedDurability::TransientLocal,
-                },
-                deadline_ms: (qos.deadline_ms > 0).then_some(qos.deadline_ms.into()),
-            },
-        });
+        let known = Arc::new(Known::new(&self.presence, writes, topic, qos)?);
         self.ends.push((Arc::downgrade(&known), BTreeMap::new()));
         let elsewhere: Vec<_> = self.elsewhere.values().cloned().collect();
         for (writes, found) in elsewhere {
@@ -429,6 +435,9 @@ impl Participant for Cyclone {
     }
 
     fn reader(&mut self, topic: &Topic, qos: &Qos) -> Result<Box<dyn Reader>, DdsError> {
+        if topic.type_name.is_empty() {
+            return Ok(Box::new(AnyReader::new(&self.presence, topic, qos)?));
+        }
         let known = self.end(false, topic, qos)?;
         Ok(Box::new(reader::CycloneReader::new(known, qos)))
     }
@@ -457,6 +466,26 @@ impl Participant for Cyclone {
             self.broken = read.err();
         }
         self.queued.pop_front()
+    }
+
+    fn remote_ends(&self) -> Vec<RemoteEnd> {
+        let ends = self
+            .elsewhere
+            .iter()
+            .map(|(guid, (writes, found))| RemoteEnd {
+                guid: *guid,
+                writes: *writes,
+                topic: found.topic.clone(),
+                announced: found.announced,
+                partitions: found.partitions.clone(),
+                type_hash: found.type_hash,
+                peer: self.names.get(&guid.prefix()).cloned().flatten(),
+            });
+        ends.collect()
+    }
+
+    fn type_of(&self, hash: &TypeHash) -> Result<Option<Arc<Structure>>, TypeError> {
+        resolve(hash, &mut |hash| self.presence.type_object(hash))
     }
 }
 

@@ -76,6 +76,8 @@ impl Reader for CycloneReader {
                 self.ready.push_back(Sample {
                     writer,
                     number: it.number,
+                    source_time_ns: it.source_time_ns,
+                    of: None,
                     payload: it.payload,
                 });
             }

@@ -86,7 +86,7 @@ impl Writer for CycloneWriter {
             return Err(WriteError::Full(unacknowledged));
         }
         let written = Instant::now();
-        let number = self.library().write(&payload.bytes);
+        let number = self.library().write(payload);
         let number = number.map_err(|refused| match refused {
             Refused::Full => WriteError::Full(unacknowledged),
             Refused::Dds(error) => error.into(),

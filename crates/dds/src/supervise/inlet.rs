@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::Shared;
 use super::end::{Deadline, SharedStatus};
-use super::status::{EndStatus, InletStatus};
+use super::status::{EndStatus, InletStatus, add_mismatch};
 use crate::backend::{Participant, Reader, Sample, Topic};
 use crate::{DdsError, Qos};
 
@@ -164,12 +164,17 @@ impl LiveInlet {
                 let _ = self.end.queue.try_send(sample);
             }
         }
+        let faults = self.reader.faults();
         let matched = self.reader.matched();
         let missed = self.deadline.count_missed(now, came, matched);
         self.end.shared_status.change(|status| {
             status.end.matched = matched as u64;
             status.end.deadlines_missed += missed;
+            for fault in faults {
+                add_mismatch(&mut status.end, fault);
+            }
         });
-        Ok(self.deadline.next())
+        let look_again = self.reader.look_again().map(|pause| now + pause);
+        Ok(self.deadline.next().into_iter().chain(look_again).min())
     }
 }

@@ -204,7 +204,8 @@ impl Supervisor {
     /// # Errors
     /// It is invalid, or there are too many.
     pub fn reader(&self, config: InletConfig) -> Result<Inlet, DdsError> {
-        end::check(&config.topic, &config.qos)?;
+        config.topic.check_for_reader()?;
+        config.qos.check()?;
         let (inlet, end) = inlet::inlet(&self.shared, config);
         let mut ends = lock(&self.shared.ends);
         ends.check_room()?;

@@ -6,6 +6,7 @@
 //! that its log has it; until then it is published again after silence and restarts of the library. A subscriber
 //! deduplicates by stream, epoch and number, and accepts each element only after the one before it.
 
+mod any;
 mod config;
 mod publish;
 mod status;
@@ -17,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crate::{DdsError, ElementType, Notice, Supervisor, SupervisorConfig, SupervisorStatus};
 use chappe_stream::StreamLog;
 
+pub use any::{AnyBatch, AnySubscriber, AnySubscription, RefusedSample};
 /// The pacer of a publication.
 pub use chappe_flow::pacer::Choice as DdsPacer;
 pub use config::{Acknowledge, DdsConfig, DdsStalled, Publication, Subscription};

@@ -37,7 +37,8 @@ use bytes::Bytes;
 use crate::confine::{Marks, confined};
 use crate::journal::{self, Journal};
 use crate::qos::{Announced, AnnouncedDurability};
-use crate::{DdsError, Durability, Endian, Guid, Payload, Qos, Reliability, Topic};
+use crate::types::TypeHash;
+use crate::{DdsError, Durability, Guid, Payload, Qos, Reliability, Topic};
 
 /// Samples taken in one call.
 const TAKEN: usize = 64;
@@ -49,6 +50,8 @@ pub(crate) const MATCHED_MAX: usize = 4_096;
 /// The numbers of domains; reason: the library uses all of them but one as the name of a domain, and none is in use when
 /// the count has gone round.
 const DOMAINS: u32 = u32::MAX;
+/// The largest description of one type; reason: a struct of a thousand members with long names.
+const TYPE_BYTES_MAX: usize = 256 << 10;
 /// The return code for a timeout.
 const TIMEOUT: i64 = -10;
 
@@ -59,6 +62,9 @@ struct RawQos {
     keep_last: i32,
     samples: i32,
     deadline_ns: i64,
+    partitions: *const *const c_char,
+    partition_count: u32,
+    any_encoding: i32,
 }
 
 /// Opaque: `struct chappe_end`.
@@ -75,7 +81,8 @@ struct RawSample {
     size: usize,
     number: i64,
     writer: u64,
-    is_big_endian: i32,
+    source_time_ns: i64,
+    encoding: i32,
 }
 
 #[repr(C)]
@@ -86,6 +93,9 @@ struct RawFound {
     reliable: i32,
     durability: i32,
     deadline_ns: i64,
+    has_type: i32,
+    type_hash: [u8; 14],
+    partitions: [c_char; 512],
     topic: [c_char; 256],
     type_name: [c_char; 256],
     name: [c_char; 129],
@@ -130,7 +140,9 @@ unsafe extern "C" {
     fn chappe_end_free(end: *mut RawEnd);
     fn chappe_end_entity(end: *const RawEnd) -> i32;
     fn chappe_guid(entity: i32, guid: *mut u8) -> i32;
-    fn chappe_write(end: *mut RawEnd, bytes: *const u8, size: usize) -> i64;
+    fn chappe_write(end: *mut RawEnd, encoding: i32, bytes: *const u8, size: usize) -> i64;
+    fn chappe_type(participant: i32, hash: *const u8, into: *mut u8, room: usize) -> i64;
+    fn chappe_found_reader(participant: i32, ring: Ring, bell: *mut c_void) -> i32;
     fn chappe_acknowledged(end: *const RawEnd) -> i64;
     fn chappe_operations(end: *const RawEnd, into: *mut u64, most: u32) -> u32;
     fn chappe_take(end: *const RawEnd, into: *mut RawSample, most: u32) -> i32;
@@ -316,6 +328,8 @@ pub(crate) struct Found {
     pub(crate) is_secure: bool,
     pub(crate) topic: Topic,
     pub(crate) announced: Announced,
+    pub(crate) partitions: Vec<String>,
+    pub(crate) type_hash: Option<TypeHash>,
     pub(crate) name: Option<String>,
 }
 
@@ -396,28 +410,85 @@ impl Presence {
 
     /// The next discovery event.
     pub(crate) fn found(&self, kind: Kind) -> Result<Option<Found>, DdsError> {
-        let (reader, ends) = match kind {
-            Kind::Participant => (self.found[0], 0),
-            Kind::Writer => (self.found[1], 1),
-            Kind::Reader => (self.found[2], 1),
-        };
-        let mut raw = RawFound {
-            guid: [0; 16],
-            is_alive: 0,
-            is_secure: 0,
-            reliable: 0,
-            durability: 0,
-            deadline_ns: -1,
-            topic: [0; 256],
-            type_name: [0; 256],
-            name: [0; 129],
-        };
-        // SAFETY: 1 of the head; it fills the struct, whose layout is that of `struct chappe_found`.
-        match unsafe { chappe_found(reader, ends, &raw mut raw) } {
-            0 => Ok(None),
-            code @ ..0 => Err(error("reading discovery", code.into())),
-            _ => Ok(Some(Found::of(&raw))),
+        match kind {
+            Kind::Participant => found(self.found[0], 0),
+            Kind::Writer => found(self.found[1], 1),
+            Kind::Reader => found(self.found[2], 1),
         }
+    }
+
+    /// The description of the type with this hash, from the library's or a remote participant's memory; `None` while it
+    /// is being requested.
+    pub(crate) fn type_object(&self, hash: &TypeHash) -> Result<Option<Vec<u8>>, DdsError> {
+        let mut bytes = vec![0; TYPE_BYTES_MAX];
+        let (into, room) = (bytes.as_mut_ptr(), bytes.len());
+        // SAFETY: 1 of the head; it reads 14 bytes and writes at most as many as there is room for.
+        let size = unsafe { chappe_type(self.participant, hash.as_ptr(), into, room) };
+        match usize::try_from(size) {
+            Ok(0) => Ok(None),
+            Ok(size) => {
+                bytes.truncate(size);
+                Ok(Some(bytes))
+            }
+            Err(_) => Err(error("reading a type", size)),
+        }
+    }
+}
+
+/// Announced writers, read independently of the participant's own discovery.
+#[derive(Debug)]
+pub(crate) struct WriterList {
+    reader: i32,
+    _presence: Arc<Presence>,
+}
+
+impl WriterList {
+    pub(crate) fn new(presence: &Arc<Presence>) -> Result<Self, DdsError> {
+        let bell = Arc::as_ptr(&presence.bell).cast_mut().cast();
+        // SAFETY: 3 of the head.
+        let reader = unsafe { chappe_found_reader(presence.participant, ring, bell) };
+        match reader {
+            0.. => Ok(Self {
+                reader,
+                _presence: presence.clone(),
+            }),
+            code => Err(error("reading discovery", code.into())),
+        }
+    }
+
+    /// The next writer that was found or has left.
+    pub(crate) fn next(&self) -> Result<Option<Found>, DdsError> {
+        found(self.reader, 1)
+    }
+}
+
+impl Drop for WriterList {
+    fn drop(&mut self) {
+        // SAFETY: 1 of the head.
+        unsafe { dds_delete(self.reader) };
+    }
+}
+
+fn found(reader: i32, ends: i32) -> Result<Option<Found>, DdsError> {
+    let mut raw = RawFound {
+        guid: [0; 16],
+        is_alive: 0,
+        is_secure: 0,
+        reliable: 0,
+        durability: 0,
+        deadline_ns: -1,
+        has_type: 0,
+        type_hash: [0; 14],
+        partitions: [0; 512],
+        topic: [0; 256],
+        type_name: [0; 256],
+        name: [0; 129],
+    };
+    // SAFETY: 1 of the head; it fills the struct, whose layout is that of `struct chappe_found`.
+    match unsafe { chappe_found(reader, ends, &raw mut raw) } {
+        0 => Ok(None),
+        code @ ..0 => Err(error("reading discovery", code.into())),
+        _ => Ok(Some(Found::of(&raw))),
     }
 }
 
@@ -456,6 +527,8 @@ impl Found {
                 },
                 deadline_ms: u64::try_from(raw.deadline_ns).ok().map(|ns| ns / 1_000_000),
             },
+            partitions: words(&raw.partitions).lines().map(str::to_owned).collect(),
+            type_hash: (raw.has_type != 0).then_some(raw.type_hash),
             name: Some(words(&raw.name)).filter(|name| !name.is_empty()),
         }
     }
@@ -478,6 +551,7 @@ pub(crate) struct Taken {
     /// The library's handle of its writer.
     pub(crate) writer: u64,
     pub(crate) number: i64,
+    pub(crate) source_time_ns: i64,
     pub(crate) payload: Payload,
 }
 
@@ -497,6 +571,12 @@ impl End {
     ) -> Result<Self, DdsError> {
         let (name, type_name) = (text(&topic.name)?, text(&topic.type_name)?);
         let samples = if writes { qos.window() } else { qos.held() };
+        let partitions: Vec<CString> = qos
+            .partitions
+            .iter()
+            .map(|name| text(name))
+            .collect::<Result<_, _>>()?;
+        let pointers: Vec<*const c_char> = partitions.iter().map(|name| name.as_ptr()).collect();
         let of = RawQos {
             reliable: i32::from(qos.reliability == Reliability::Reliable),
             transient_local: i32::from(qos.durability == Durability::TransientLocal),
@@ -505,11 +585,14 @@ impl End {
             deadline_ns: qos.deadline().map_or(0, |deadline| {
                 i64::try_from(deadline.as_nanos()).unwrap_or(i64::MAX)
             }),
+            partitions: pointers.as_ptr(),
+            partition_count: u32::try_from(pointers.len()).unwrap_or(0),
+            any_encoding: i32::from(qos.any_encoding),
         };
         let bell = Arc::as_ptr(&presence.bell).cast_mut().cast();
         let mut made = std::ptr::null_mut();
         // SAFETY: 1, 3 and 5 of the head; it writes the pointer, and reads the struct, whose layout is
-        // that of `struct chappe_qos`, during the call.
+        // that of `struct chappe_qos`, and the texts that it points to, during the call.
         let result = unsafe {
             chappe_end_new(
                 presence.participant,
@@ -540,10 +623,12 @@ impl End {
         self.guid
     }
 
-    /// Writes a little-endian sample. Returns its number.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<u64, Refused> {
+    /// Writes a sample. Returns its number.
+    pub(crate) fn write(&mut self, payload: &Payload) -> Result<u64, Refused> {
+        let (bytes, encoding) = (&payload.bytes, payload.encapsulation().into());
         // SAFETY: 2 and 4 of the head.
-        let number = unsafe { chappe_write(self.raw.as_ptr(), bytes.as_ptr(), bytes.len()) };
+        let number =
+            unsafe { chappe_write(self.raw.as_ptr(), encoding, bytes.as_ptr(), bytes.len()) };
         u64::try_from(number).map_err(|_| match number {
             TIMEOUT => Refused::Full,
             code => Refused::Dds(error("writing", code)),
@@ -573,7 +658,8 @@ impl End {
             size: 0,
             number: 0,
             writer: 0,
-            is_big_endian: 0,
+            source_time_ns: 0,
+            encoding: 0,
         };
         let mut raw = [nothing; TAKEN];
         // SAFETY: 2 of the head; it writes at most as many as there is room for.
@@ -588,13 +674,8 @@ impl End {
             each(Taken {
                 writer: sample.writer,
                 number: sample.number,
-                payload: Payload {
-                    endian: match sample.is_big_endian {
-                        0 => Endian::Little,
-                        _ => Endian::Big,
-                    },
-                    bytes,
-                },
+                source_time_ns: sample.source_time_ns,
+                payload: Payload::of(sample.encoding, bytes),
             });
         }
         Ok(count)

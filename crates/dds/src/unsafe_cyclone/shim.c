@@ -90,10 +90,12 @@ static uint32_t sample_size(const struct ddsi_serdata *d)
     return ((const struct sample *)d)->size;
 }
 
-/* The sample if it is plain CDR of version 1; the library drops others and logs that. */
+/* The sample if its encoding is one that the type allows: plain CDR of version 1, or any of both versions (DDS-XTypes 1.3,
+ * table 60). The library drops others and logs that. */
 static struct ddsi_serdata *plain_or_gone(struct sample *sample)
 {
-    if (sample->cdr[0] == 0 && sample->cdr[1] <= 1)
+    bool any = (sample->c.type->allowed_data_representation & DDS_DATA_REPRESENTATION_FLAG_XCDR2) != 0;
+    if (sample->cdr[0] == 0 && sample->cdr[1] <= (any ? 0xb : 1))
         return &sample->c;
     free(sample);
     return NULL;
@@ -275,9 +277,8 @@ static void type_free_values(const struct ddsi_sertype *type, void **pointers, s
 
 static bool type_equal(const struct ddsi_sertype *a, const struct ddsi_sertype *b)
 {
-    (void)a;
-    (void)b;
-    return true; /* the names were compared before */
+    /* The names were compared before. */
+    return a->allowed_data_representation == b->allowed_data_representation;
 }
 
 static uint32_t type_hash(const struct ddsi_sertype *type)
@@ -304,6 +305,9 @@ struct chappe_qos {
     int32_t keep_last; /* 0: all */
     int32_t samples;
     int64_t deadline_ns; /* 0: none */
+    const char *const *partitions;
+    uint32_t partition_count;
+    int32_t any_encoding;
 };
 
 struct chappe_end {
@@ -321,7 +325,8 @@ struct chappe_sample {
     size_t size;
     int64_t number;
     uint64_t writer;
-    int32_t is_big_endian;
+    int64_t source_time_ns;
+    int32_t encoding; /* the second byte of the encapsulation */
 };
 
 /* A remote or local end, or a participant: the kind determines which fields are set. */
@@ -332,6 +337,9 @@ struct chappe_found {
     int32_t reliable;
     int32_t durability;
     int64_t deadline_ns; /* negative: none */
+    int32_t has_type;
+    uint8_t type_hash[14];
+    char partitions[512]; /* separated by line ends */
     char topic[256];
     char type_name[256];
     char name[129];
@@ -474,6 +482,15 @@ dds_entity_t chappe_participant(dds_entity_t domain, void (*ring)(dds_entity_t, 
     return failed;
 }
 
+/* A further reader of announced writers. */
+dds_entity_t chappe_found_reader(dds_entity_t participant, void (*ring)(dds_entity_t, void *), void *bell)
+{
+    dds_listener_t *told = listener(ring, bell);
+    dds_entity_t reader = dds_create_reader(participant, DDS_BUILTIN_TOPIC_DCPSPUBLICATION, NULL, told);
+    dds_delete_listener(told);
+    return reader;
+}
+
 static dds_qos_t *policies(const struct chappe_qos *of, bool writes)
 {
     dds_qos_t *qos = dds_create_qos();
@@ -489,20 +506,23 @@ static dds_qos_t *policies(const struct chappe_qos *of, bool writes)
     if (writes) /* late readers get all samples that are kept */
         dds_qset_durability_service(qos, 0, DDS_HISTORY_KEEP_LAST, of->keep_last > 0 ? of->keep_last : of->samples,
                                     DDS_LENGTH_UNLIMITED, DDS_LENGTH_UNLIMITED, DDS_LENGTH_UNLIMITED);
-    dds_data_representation_id_t plain = DDS_DATA_REPRESENTATION_XCDR1;
-    dds_qset_data_representation(qos, 1, &plain);
+    dds_data_representation_id_t encodings[2] = {DDS_DATA_REPRESENTATION_XCDR1, DDS_DATA_REPRESENTATION_XCDR2};
+    dds_qset_data_representation(qos, of->any_encoding ? 2 : 1, encodings);
+    if (of->partition_count > 0)
+        dds_qset_partition(qos, of->partition_count, (const char **)of->partitions);
     return qos;
 }
 
-static dds_entity_t topic(dds_entity_t participant, const char *name, const char *type_name, const dds_qos_t *qos,
+static dds_entity_t topic(dds_entity_t participant, const char *name, const char *type_name, bool any_encoding,
                           const struct ddsi_sertype **type)
 {
     struct ddsi_sertype *made = calloc(1, sizeof *made);
     if (made == NULL)
         return DDS_RETCODE_OUT_OF_RESOURCES;
     ddsi_sertype_init_flags(made, type_name, &type_ops, &sample_ops, 0);
-    made->allowed_data_representation = DDS_DATA_REPRESENTATION_FLAG_XCDR1;
-    dds_entity_t entity = dds_create_topic_sertype(participant, name, &made, qos, NULL, NULL);
+    made->allowed_data_representation =
+        DDS_DATA_REPRESENTATION_FLAG_XCDR1 | (any_encoding ? DDS_DATA_REPRESENTATION_FLAG_XCDR2 : 0);
+    dds_entity_t entity = dds_create_topic_sertype(participant, name, &made, NULL, NULL, NULL);
     if (entity < 0) {
         ddsi_sertype_unref(made);
         return entity;
@@ -531,7 +551,7 @@ int32_t chappe_end_new(dds_entity_t participant, int32_t writes, const char *nam
         return DDS_RETCODE_OUT_OF_RESOURCES;
     dds_qos_t *qos = policies(of, writes != 0);
     end->writes = writes != 0;
-    end->topic = topic(participant, name, type_name, NULL, &end->type);
+    end->topic = topic(participant, name, type_name, of->any_encoding != 0, &end->type);
     end->entity = end->topic;
     if (end->topic > 0) {
         dds_listener_t *told = writes ? NULL : listener(ring, bell);
@@ -585,14 +605,14 @@ dds_entity_t chappe_end_entity(const struct chappe_end *end)
 }
 
 /* Returns the number of the sample, or an error. */
-int64_t chappe_write(struct chappe_end *end, const uint8_t *bytes, size_t size)
+int64_t chappe_write(struct chappe_end *end, int32_t encoding, const uint8_t *bytes, size_t size)
 {
     if (size > MOST - HEAD)
         return DDS_RETCODE_BAD_PARAMETER;
     struct sample *sample = sample_new(end->type, SDK_DATA, (uint32_t)size + HEAD);
     if (sample == NULL)
         return DDS_RETCODE_OUT_OF_RESOURCES;
-    sample->cdr[1] = 1;                            /* plain little-endian CDR */
+    sample->cdr[1] = (uint8_t)encoding;
     sample->cdr[3] = (uint8_t)((4u - size % 4u) % 4u); /* bytes of padding */
     memcpy(sample->cdr + HEAD, bytes, size);
     sample->number = end->written + 1;
@@ -656,7 +676,8 @@ int32_t chappe_take(const struct chappe_end *end, struct chappe_sample *into, ui
                 .size = sample->size - HEAD - padding,
                 .number = sample->number,
                 .writer = infos[i].publication_handle,
-                .is_big_endian = sample->cdr[1] == 0,
+                .source_time_ns = infos[i].source_timestamp,
+                .encoding = sample->cdr[1],
             };
         }
     } while (count > 0 && kept == 0);
@@ -691,6 +712,28 @@ static void copy(char *to, size_t size, const char *from)
 {
     strncpy(to, from == NULL ? "" : from, size - 1);
     to[size - 1] = 0;
+}
+
+/* In types.c. */
+int32_t chappe_type_hash(const dds_builtintopic_endpoint_t *end, uint8_t hash[14]);
+
+static void copy_partitions(struct chappe_found *found, const dds_qos_t *qos)
+{
+    uint32_t count = 0;
+    char **names = NULL;
+    if (qos == NULL || !dds_qget_partition(qos, &count, &names))
+        return;
+    size_t size = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        size_t length = strlen(names[i]);
+        if (length + 1 < sizeof found->partitions - size) {
+            memcpy(found->partitions + size, names[i], length);
+            found->partitions[size + length] = '\n';
+            size += length + 1;
+        }
+        dds_free(names[i]);
+    }
+    dds_free(names);
 }
 
 static void describe(struct chappe_found *found, const dds_qos_t *qos)
@@ -774,6 +817,8 @@ int32_t chappe_found(dds_entity_t reader, int32_t ends, struct chappe_found *fou
             copy(found->topic, sizeof found->topic, end->topic_name);
             copy(found->type_name, sizeof found->type_name, end->type_name);
             describe(found, end->qos);
+            copy_partitions(found, end->qos);
+            found->has_type = chappe_type_hash(end, found->type_hash);
         }
     } else {
         const dds_builtintopic_participant_t *participant = lent[0];

@@ -1,6 +1,7 @@
-//! The kind `dds`: a topic is read into a stream, and a stream is published to a topic, over the participant of the
-//! node (docs/dds.md).
+//! The kinds `dds` and `dds_any`: a topic is read into a stream, and a stream is published to a topic, over the
+//! participant of the node (docs/dds.md).
 
+mod any;
 mod publish;
 mod subscribe;
 
@@ -9,6 +10,7 @@ use chappe_stream::DescriptorError;
 
 use crate::{CommonKeys, PeerFile, WrapperError};
 
+pub(crate) use any::WRAPPER as ANY_WRAPPER;
 pub(crate) use publish::EXPORTER;
 pub(crate) use subscribe::WRAPPER;
 

@@ -1,5 +1,9 @@
 //! `chappe dds`: the DDS topics of a node, and the files of DDS Security.
 
+#[cfg(feature = "dds")]
+mod domain;
+mod keys;
+
 use serde_json::Value;
 
 use super::network;
@@ -11,7 +15,11 @@ use crate::output::{self, Outcome, Table};
 pub(crate) fn run(flags: Dds, json: bool) -> Outcome {
     match flags.verb {
         None => show(&flags.node, json),
-        Some(DdsVerb::Keys(flags)) => super::dds_keys::run(&flags, json),
+        Some(DdsVerb::Keys(flags)) => keys::run(&flags, json),
+        #[cfg(feature = "dds")]
+        Some(DdsVerb::Topics(flags)) => domain::topics(&flags, json),
+        #[cfg(feature = "dds")]
+        Some(DdsVerb::Echo(flags)) => domain::echo(&flags, json),
     }
 }
 

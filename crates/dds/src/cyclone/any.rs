@@ -1,0 +1,277 @@
+//! A reader of a topic whose type its writers announce.
+//!
+//! It follows the topic's writers in discovery, has a reader of the library for each name of a type among them, and requests
+//! their types. The samples of a writer whose type is not known yet wait, those of others do not.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::participant::Known;
+use super::reader::CycloneReader;
+use crate::backend::{Guid, Reader, Sample};
+use crate::types::{Structure, TypeHash, resolve};
+use crate::unsafe_cyclone::{Found, Presence, WriterList};
+use crate::{DdsError, Qos, Topic};
+
+/// The largest number of types on one topic; reason: any host in the domain can announce an unlimited number.
+const TYPES_MAX: usize = 8;
+/// The largest number of writers of one topic; reason: the same.
+const WRITERS_MAX: usize = 1_024;
+/// How long a type is waited for; reason: a lost request is repeated within a second, and a writer that answers none has none.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The interval of looking for a requested type; reason: the library reports no event.
+const INTERVAL: Duration = Duration::from_millis(20);
+/// Writers whose types are looked for at once; reason: each takes some microseconds, and a thousand could be made up.
+const LOOKED_FOR: usize = 32;
+/// The largest number of faults kept; reason: any host in the domain can cause an unlimited number.
+const FAULTS_MAX: usize = 64;
+
+pub(super) struct AnyReader {
+    presence: Arc<Presence>,
+    topic: String,
+    qos: Qos,
+    list: WriterList,
+    writers: BTreeMap<Guid, Announced>,
+    readers: Vec<Typed>,
+    /// Samples of writers whose type is requested: as many as the reader holds.
+    waiting: VecDeque<Sample>,
+    dropped: u64,
+    /// The last writer whose type was looked for.
+    last_asked: Guid,
+    faults: VecDeque<String>,
+    matched: AtomicUsize,
+}
+
+/// A writer of the topic.
+struct Announced {
+    type_name: String,
+    of: Announcement,
+}
+
+/// What is known about the type of a writer.
+enum Announcement {
+    Requested(TypeHash, Instant),
+    Known(Arc<Structure>),
+    Unknown,
+}
+
+/// The reader for one name of a type.
+struct Typed {
+    type_name: String,
+    known: Arc<Known>,
+    reader: CycloneReader,
+    /// The type of the last writer that announced one; samples of a writer that has left are of it.
+    last: Option<Arc<Structure>>,
+}
+
+impl AnyReader {
+    pub(super) fn new(
+        presence: &Arc<Presence>,
+        topic: &Topic,
+        qos: &Qos,
+    ) -> Result<Self, DdsError> {
+        topic.check_for_reader()?;
+        qos.check()?;
+        Ok(Self {
+            presence: presence.clone(),
+            topic: topic.name.clone(),
+            qos: Qos {
+                any_encoding: true,
+                ..qos.clone()
+            },
+            list: WriterList::new(presence)?,
+            writers: BTreeMap::new(),
+            readers: Vec::new(),
+            waiting: VecDeque::new(),
+            dropped: 0,
+            last_asked: Guid([0; 16]),
+            faults: VecDeque::new(),
+            matched: AtomicUsize::new(0),
+        })
+    }
+
+    fn fault(&mut self, writer: Guid, why: &str) {
+        if self.faults.len() < FAULTS_MAX {
+            self.faults.push_back(format!("writer {writer}: {why}"));
+        }
+    }
+
+    fn discover(&mut self) -> Result<(), DdsError> {
+        while let Some(found) = self.list.next()? {
+            if !found.is_alive {
+                self.writers.remove(&found.guid);
+            } else if found.topic.name == self.topic && !self.writers.contains_key(&found.guid) {
+                self.add(found)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, found: Found) -> Result<(), DdsError> {
+        let guid = found.guid;
+        if self.writers.len() >= WRITERS_MAX {
+            self.fault(guid, "the topic has too many writers, it is ignored");
+            return Ok(());
+        }
+        let type_name = found.topic.type_name.clone();
+        if !self.readers.iter().any(|it| it.type_name == type_name) {
+            if self.readers.len() >= TYPES_MAX {
+                self.fault(guid, "the topic has too many types, it is ignored");
+                return Ok(());
+            }
+            if found.topic.check().is_err() {
+                self.fault(guid, "the name of its type is not valid, it is ignored");
+                return Ok(());
+            }
+            let known = Known::new(&self.presence, false, &found.topic, &self.qos)?;
+            let known = Arc::new(known);
+            self.readers.push(Typed {
+                type_name: type_name.clone(),
+                reader: CycloneReader::new(known.clone(), &self.qos),
+                known,
+                last: None,
+            });
+        }
+        let requested = self.qos.announced();
+        let missed = found.announced.misses(&requested);
+        if !missed.is_empty() {
+            let why = format!(
+                "it offers less {} than is requested: {} instead of {requested}",
+                missed.join(" and "),
+                found.announced,
+            );
+            self.fault(guid, &why);
+        }
+        let of = match found.type_hash {
+            Some(hash) => Announcement::Requested(hash, Instant::now()),
+            None => Announcement::Unknown,
+        };
+        self.writers.insert(guid, Announced { type_name, of });
+        Ok(())
+    }
+
+    /// Looks for requested types, of some writers in turn.
+    fn resolve(&mut self) {
+        let is_requested = |(guid, writer): (&Guid, &Announced)| {
+            matches!(writer.of, Announcement::Requested(..)).then_some(*guid)
+        };
+        let later = self
+            .writers
+            .range(self.last_asked..)
+            .skip_while(|(guid, _)| **guid == self.last_asked);
+        let earlier = self.writers.range(..=self.last_asked);
+        let asked = later.chain(earlier).filter_map(is_requested);
+        let asked: Vec<Guid> = asked.take(LOOKED_FOR).collect();
+        for guid in asked {
+            self.last_asked = guid;
+            let Some(writer) = self.writers.get_mut(&guid) else {
+                continue;
+            };
+            let Announcement::Requested(hash, since) = &writer.of else {
+                continue;
+            };
+            let presence = &self.presence;
+            let found = resolve(hash, &mut |hash| presence.type_object(hash));
+            let (of, fault) = match found {
+                Ok(Some(of)) => {
+                    let typed = self.readers.iter_mut();
+                    for typed in typed.filter(|it| it.type_name == writer.type_name) {
+                        typed.last = Some(of.clone());
+                    }
+                    (Announcement::Known(of), None)
+                }
+                Ok(None) if since.elapsed() < PATIENCE => continue,
+                Ok(None) => {
+                    let why = "it does not answer requests for its type".to_owned();
+                    (Announcement::Unknown, Some(why))
+                }
+                Err(error) => (Announcement::Unknown, Some(error.to_string())),
+            };
+            writer.of = of;
+            if let Some(why) = fault {
+                self.fault(guid, &why);
+            }
+        }
+    }
+
+    /// Passes on a sample, or keeps it until the type of its writer is known. `last` is its type if the writer has left.
+    fn pass(&mut self, mut sample: Sample, last: Option<&Arc<Structure>>, into: &mut Vec<Sample>) {
+        let has_earlier = self.waiting.iter().any(|it| it.writer == sample.writer);
+        sample.of = match self.writers.get(&sample.writer).map(|writer| &writer.of) {
+            Some(Announcement::Requested(..)) => return self.keep(sample),
+            _ if has_earlier => return self.keep(sample),
+            Some(Announcement::Known(of)) => Some(of.clone()),
+            Some(Announcement::Unknown) => None,
+            None => last.cloned(),
+        };
+        into.push(sample);
+    }
+
+    fn keep(&mut self, sample: Sample) {
+        if self.waiting.len() as u64 >= u64::from(self.qos.held()) {
+            self.waiting.pop_front();
+            self.dropped += 1;
+        }
+        self.waiting.push_back(sample);
+    }
+}
+
+impl Reader for AnyReader {
+    fn guid(&self) -> Guid {
+        match self.readers.first() {
+            Some(first) => first.reader.guid(),
+            None => self.presence.guid(),
+        }
+    }
+
+    fn take(&mut self, most: usize, into: &mut Vec<Sample>) -> Result<(), DdsError> {
+        self.discover()?;
+        self.resolve();
+        for sample in std::mem::take(&mut self.waiting) {
+            match into.len() < most {
+                true => self.pass(sample, None, into),
+                false => self.waiting.push_back(sample),
+            }
+        }
+        let (mut matched, mut taken) = (0, Vec::new());
+        for index in 0..self.readers.len() {
+            let typed = &mut self.readers[index];
+            let library = typed.known.end.lock();
+            let library = library.unwrap_or_else(PoisonError::into_inner);
+            matched += library.matched()?.len();
+            drop(library);
+            let room = most.saturating_sub(into.len());
+            if room > 0 {
+                typed.reader.take(room, &mut taken)?;
+            }
+            let last = typed.last.clone();
+            for sample in taken.drain(..) {
+                self.pass(sample, last.as_ref(), into);
+            }
+        }
+        self.matched.store(matched, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn matched(&self) -> usize {
+        self.matched.load(Ordering::Relaxed)
+    }
+
+    fn faults(&mut self) -> Vec<String> {
+        self.faults.drain(..).collect()
+    }
+
+    fn look_again(&self) -> Option<Duration> {
+        let mut writers = self.writers.values();
+        writers
+            .any(|writer| matches!(writer.of, Announcement::Requested(..)))
+            .then_some(INTERVAL)
+    }
+
+    fn lost(&self) -> u64 {
+        let lost = self.readers.iter().map(|typed| typed.reader.lost());
+        lost.sum::<u64>() + self.dropped
+    }
+}
