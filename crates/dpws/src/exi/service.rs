@@ -77,7 +77,7 @@ impl ServiceSchema {
         }
     }
 
-    fn coder(&self) -> Option<&Coder> {
+    pub(super) fn coder(&self) -> Option<&Coder> {
         let made = self.0.coder.get_or_init(|| compile(&self.0.documents));
         made.as_ref()
     }

@@ -18,7 +18,8 @@ pub struct Config {
     pub dialects: Vec<Dialect>,
     /// Namespace prefixes for types, for devices that match literal prefixes.
     pub prefixes: Vec<(Str, Str)>,
-    /// Whether requests offer that their answers are EXI. Default true; peers that do not know the header ignore it.
+    /// Whether requests of the 2009 dialect offer that their answers are EXI. Default true; peers that do not know the
+    /// header ignore it.
     pub exi: bool,
     /// Retransmission of multicast messages.
     pub multicast: Retransmission,

@@ -373,7 +373,8 @@ impl Client {
                 content: content.clone(),
             };
             let mut envelope = message.to_envelope(&self.config.prefixes);
-            if self.config.exi {
+            // Devices of the older dialect alone are not ours, and some are strict.
+            if self.config.exi && dialect == Dialect::V2009 {
                 envelope.headers.push(exi::offer());
             }
             let bytes = envelope.to_text().into_bytes();
