@@ -1,7 +1,8 @@
 //! Devices Profile for Web Services: discovery, metadata, eventing, in both dialects.
 //!
-//! [`discovery`] finds devices, [`metadata`] describes them, [`eventing`] carries their events, and
-//! [`hosting`] serves a device. All protocol logic is in machines without sockets or clocks.
+//! [`discovery`] finds devices, [`metadata`] describes them, [`eventing`] carries their events,
+//! [`hosting`] serves a device, and [`exi`] makes messages short. All protocol logic is in machines
+//! without sockets or clocks.
 
 #![forbid(unsafe_code)]
 
@@ -9,6 +10,7 @@ pub mod dialect;
 pub mod discovery;
 pub mod eventing;
 pub mod exchange;
+pub mod exi;
 pub mod hosting;
 mod ids;
 pub mod metadata;

@@ -8,6 +8,10 @@
 //! The schema documents are in `schemas/`; a test recompiles them and compares the result.
 
 use crate::schema::Schema;
+#[cfg(feature = "std")]
+use crate::{Limits, XsdError, XsdSource};
+#[cfg(feature = "std")]
+use alloc::{borrow::ToOwned, vec::Vec};
 
 /// A schema that is built into both the encoder and the decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +43,21 @@ impl MessageSchema {
         Self::ALL.into_iter().find(|one| one.schema_id() == id)
     }
 
+    /// The names and texts of its schema documents.
+    #[cfg(feature = "std")]
+    const fn documents(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Devices => &[
+                ("envelope.xsd", include_str!("../schemas/envelope.xsd")),
+                ("addressing.xsd", include_str!("../schemas/addressing.xsd")),
+                ("eventing.xsd", include_str!("../schemas/eventing.xsd")),
+                ("dpws.xsd", include_str!("../schemas/dpws.xsd")),
+                ("xml.xsd", include_str!("../schemas/xml.xsd")),
+            ],
+            Self::Events => &[("events.xsd", include_str!("../schemas/events.xsd"))],
+        }
+    }
+
     const fn bytes(self) -> &'static [u8] {
         match self {
             Self::Devices => include_bytes!("../schemas/devices.exig"),
@@ -62,5 +81,36 @@ impl Schema {
             // A test loads every one of them.
             Err(error) => unreachable!("the grammars in this crate are valid: {error}"),
         }
+    }
+
+    /// Compiles the schema of these messages together with schemas of their content, which are complete: documents
+    /// that they import are skipped. The schemaId is empty.
+    ///
+    /// # Errors
+    /// The first problem of a document, with its line.
+    ///
+    /// ```
+    /// use chappe_exi::{Limits, MessageSchema, Schema, XsdSource};
+    /// let document = br#"<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" targetNamespace="urn:x">
+    ///   <xs:element name="Level" type="xs:double"/>
+    /// </xs:schema>"#;
+    /// let source = XsdSource { name: "level".into(), document: document.to_vec() };
+    /// let schema = Schema::for_messages_with(MessageSchema::Devices, vec![source], &Limits::default())?;
+    /// # Ok::<(), chappe_exi::XsdError>(())
+    /// ```
+    #[cfg(feature = "std")]
+    pub fn for_messages_with(
+        messages: MessageSchema,
+        content: Vec<XsdSource>,
+        limits: &Limits,
+    ) -> Result<Self, XsdError> {
+        let documents = messages.documents().iter();
+        let documents = documents.map(|(name, text)| XsdSource {
+            name: (*name).to_owned(),
+            document: text.as_bytes().to_vec(),
+        });
+        let sources = documents.chain(content).collect();
+        // All documents are given.
+        Self::from_xsd_within(sources, &mut |_, _| None, limits)
     }
 }

@@ -128,6 +128,15 @@ pub fn id_of(texts: &[&str]) -> [u8; 16] {
     id
 }
 
+/// 16 bytes that identify these bytes.
+#[must_use]
+pub fn id_of_bytes(bytes: &[u8]) -> [u8; 16] {
+    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+    let mut id = [0; 16];
+    id.copy_from_slice(&digest.as_ref()[..16]);
+    id
+}
+
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key(public {}, secret withheld)", self.public())

@@ -38,7 +38,7 @@ pub use contact::{Contact, Proof, Scheme};
 pub use curve::{CURVE_KEY_BYTES, CurvePublic, CurveSecret};
 pub use distinguished_name::{DISTINGUISHED_NAME_BYTES_MAX, DistinguishedName};
 pub use error::Error;
-pub use key::{Key, PublicKey, SEED_BYTES, id_of};
+pub use key::{Key, PublicKey, SEED_BYTES, id_of, id_of_bytes};
 pub use principal::{GROUPS_MAX, Membership, Principal, check_group_name};
 pub use role::{
     AREA_BYTES_MAX, AREAS_MAX, Area, GRANTS_MAX, Grant, NAME_BYTES_MAX, Reach, Rights, Role,

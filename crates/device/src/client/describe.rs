@@ -16,6 +16,7 @@ use chappe_soap::{EndpointReference, Envelope, wsdl};
 use chappe_transport::Hop;
 use tokio::time::timeout;
 
+use super::description::exi_schema_of;
 use super::documents::{Documents, Kind, NOTES_MAX};
 use super::secured::Announcer;
 use super::{Description, DeviceClient, Found, HostedService, Note, Shared};
@@ -392,6 +393,7 @@ impl Reader<'_> {
             dialect,
             wsdl: documents.wsdl,
             schemas: documents.schemas,
+            exi_schema: exi_schema_of(&documents.read),
             documents: documents.read,
             unread: documents.unread,
             signer,

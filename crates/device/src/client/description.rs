@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use chappe_dpws::Dialect;
+use chappe_dpws::exi::ServiceSchema;
 use chappe_dpws::metadata::{ThisDevice, ThisModel, localized};
 use chappe_identity::{CertificateName, Contact};
 use chappe_soap::EndpointReference;
@@ -79,6 +80,8 @@ pub struct HostedService {
     pub schemas: Schemas,
     /// The documents as received.
     pub documents: Vec<Document>,
+    /// The schema of its messages as EXI, made of the documents.
+    pub exi_schema: ServiceSchema,
     /// The reason why its metadata or its WSDL could not be read, if another attempt may succeed.
     pub unread: Option<Note>,
     /// The certificate that has to sign its answers and events, because it signed the device's description.
@@ -98,6 +101,7 @@ impl HostedService {
             wsdl: Wsdl::default(),
             schemas: Schemas::default(),
             documents: Vec::new(),
+            exi_schema: self.exi_schema.clone(),
             unread: None,
             signer: self.signer.clone(),
         }
@@ -127,6 +131,7 @@ impl HostedService {
             dialect: Dialect::V2009,
             wsdl: read.wsdl,
             schemas: read.schemas,
+            exi_schema: exi_schema_of(&read.read),
             documents: read.read,
             unread: None,
             signer: None,
@@ -170,6 +175,11 @@ impl HostedService {
             .filter_map(|(action, element)| Some((action.to_owned(), element?.clone())))
             .collect()
     }
+}
+
+/// The schema of messages as EXI that these documents make.
+pub(super) fn exi_schema_of(documents: &[Document]) -> ServiceSchema {
+    ServiceSchema::new(documents.iter().map(|document| &*document.text))
 }
 
 /// A document of a description.

@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use chappe_dpws::discovery::client::{Command, Config};
 use chappe_dpws::discovery::{self as machine, MatchRule};
+use chappe_dpws::exi::ServiceSchemas;
 use chappe_dpws::{Dialect, exchange};
 use chappe_identity::{AddressPolicy, CertificateName, Contact};
 use chappe_soap::{Body, EndpointReference, Envelope, LazyEnvelope};
@@ -184,6 +185,8 @@ struct Shared {
     claims: Mutex<liveness::Claims>,
     random: Mutex<fastrand::Rng>,
     sinks: Mutex<subscription::Sinks>,
+    /// The schemas by which event sinks understand EXI: those of the services that are subscribed to.
+    schemas: ServiceSchemas,
     probes: AtomicU64,
     proxies: proxies::Proxies,
     tree_counters: tree::Counters,
@@ -226,6 +229,7 @@ impl DeviceClient {
         };
         let mut config = Config::new(interfaces, seed);
         config.dialects.clone_from(&options.dialects);
+        config.exi = options.http.exi;
         // Addresses are checked when they are used, so a device that names a bad one is shown with the
         // reason instead of missing.
         let machine = machine::Client::new(config, |_: &str, _| Ok(()));
@@ -256,6 +260,7 @@ impl DeviceClient {
             claims: Mutex::default(),
             random: Mutex::new(fastrand::Rng::with_seed(seed)),
             sinks: Mutex::default(),
+            schemas: ServiceSchemas::default(),
             probes: AtomicU64::new(1),
             tree_counters: tree::Counters::default(),
             turns: turns::Turns::default(),
@@ -472,8 +477,7 @@ impl Caller {
             head: shared.request(service.dialect, &service.endpoint, action),
             body: vec![body],
         };
-        let signer = service.signer.as_ref();
-        let answer = shared.ask_lazy(&service.contact, request, signer).await;
+        let answer = shared.ask_lazy(service, request).await;
         let answer = answer.map_err(Error::from).inspect_err(|error| {
             shared.note(Hop::Call, &service.contact.address.ip().to_string(), error);
         })?;
@@ -536,18 +540,20 @@ impl Shared {
     /// Like [`Self::ask`], with bodies that are made and read by their types. Signatures need trees.
     async fn ask_lazy(
         &self,
-        contact: &Contact,
+        service: &HostedService,
         request: LazyEnvelope,
-        signer: Option<&CertificateName>,
     ) -> Result<Option<LazyEnvelope>, HttpError> {
+        let contact = &service.contact;
         let peer = contact.address;
         if self.options.signing.is_some() {
             let request = request.into_envelope();
             let request = request.map_err(|source| HttpError::Soap { peer, source })?;
+            let signer = service.signer.as_ref();
             let answer = self.ask(&self.http, contact, &request, signer).await?;
             return Ok(answer.envelope.map(LazyEnvelope::from));
         }
-        let answer = self.http.exchange_lazy(contact, &request).await?;
+        let schema = Some(&service.exi_schema);
+        let answer = self.http.exchange_lazy(contact, &request, schema).await?;
         match answer.as_ref().and_then(LazyEnvelope::fault) {
             None => Ok(answer),
             Some(fault) => Err(HttpError::Fault {

@@ -215,6 +215,7 @@ impl DeviceClient {
             sinks.next_key += 1;
             (sink, base, tree, SubscriptionKey(sinks.next_key))
         };
+        shared.schemas.add(&service.exi_schema);
         let limits = QueueLimits {
             notifications: shared.options.notifications_max,
             bytes: shared.options.notifications_bytes,
@@ -354,7 +355,9 @@ impl Sinks {
         };
         let limits = shared.options.notifications.clone();
         let at = Some(local);
-        let server = Server::bind_secured(address, limits, security, shared.drops.clone(), handler)
+        let understood = (security, &shared.schemas);
+        let drops = shared.drops.clone();
+        let server = Server::bind_for_services(address, limits, understood, drops, handler)
             .map_err(|source| Error::Listen { at, source })?;
         let base = base(scheme, server.local_addr());
         self.servers.insert((local, scheme), server);

@@ -25,6 +25,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::outputs::HostState;
+use super::schemas::Schemas;
 use super::serving::Serving;
 use super::{Announced, DeviceHost, HostTree, ProxyAddress, Shared};
 use super::{discovery, proxies, serving, tree};
@@ -301,6 +302,7 @@ impl Builder {
         let spreading = spreading.map(|bound| bound.run(&inputs, &drops, &mut tasks));
         let shared = Arc::new(Shared {
             tree: spreading,
+            schemas: Schemas::new(&self.services),
             endpoint: self.endpoint.clone(),
             announced: Mutex::new(Announced {
                 types: self.all_types(),

@@ -90,8 +90,8 @@ fn server(shared: &Arc<Shared>, address: IpAddr, zone: u32) -> std::io::Result<S
     let mut limits = shared.options.server.clone();
     // A signature covers the text as it was written.
     limits.exi &= shared.options.signing.is_none();
-    let security = shared.options.tls.as_ref();
-    Server::bind_secured(at, limits, security, shared.drops.clone(), handler)
+    let understood = (shared.options.tls.as_ref(), shared.schemas.all());
+    Server::bind_for_services(at, limits, understood, shared.drops.clone(), handler)
 }
 
 /// Handles the events of the target service, until it ends.

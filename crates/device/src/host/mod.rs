@@ -5,6 +5,7 @@ mod discovery;
 mod order;
 mod outputs;
 mod proxies;
+mod schemas;
 mod serving;
 mod tree;
 
@@ -92,6 +93,7 @@ struct Shared {
     drops: Drops,
     state: watch::Sender<HostState>,
     tree: Option<tree::RunningSource>,
+    schemas: schemas::Schemas,
 }
 
 impl DeviceHost {
@@ -167,6 +169,7 @@ impl DeviceHost {
         {
             let operations = self.shared.operations.lock();
             *operations.unwrap_or_else(PoisonError::into_inner) = change.operations;
+            self.shared.schemas.set(&change.services);
             let known = self.shared.announced.lock();
             *known.unwrap_or_else(PoisonError::into_inner) = announced.clone();
         }

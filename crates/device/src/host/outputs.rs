@@ -238,7 +238,10 @@ async fn deliver(shared: &Shared, notification: &Notification) -> DeviceReceive 
         }
         None => {
             let (action, text) = (notification.action(), notification.to_text());
-            shared.http.post_text(&contact, action, text).await
+            let schema = shared.schemas.of_event(action);
+            let http = &shared.http;
+            http.post_text_by(&contact, action, text, schema.as_ref())
+                .await
         }
     };
     let failure = match posted {

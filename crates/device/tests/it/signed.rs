@@ -12,6 +12,7 @@ use std::time::Duration;
 use chappe_device::client::{Delivery, HostedService};
 use chappe_device::{ClientOptions, HostOptions};
 use chappe_dpws::eventing::message::{Expiration, Subscribe, SubscribeResponse, action};
+use chappe_dpws::exi::ServiceSchema;
 use chappe_dpws::{Dialect, exchange};
 use chappe_identity::{CertificateName, Contact};
 use chappe_soap::schema::Schemas;
@@ -228,6 +229,7 @@ impl Played {
             wsdl: Wsdl::default(),
             schemas: Schemas::default(),
             documents: Vec::new(),
+            exi_schema: ServiceSchema::new([]),
             unread: None,
             signer: Some(signer.clone()),
         }

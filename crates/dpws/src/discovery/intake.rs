@@ -1,5 +1,6 @@
 //! Decoding and counting of received datagrams, common to the machines of discovery.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -11,6 +12,7 @@ use chappe_xml::Limits;
 use super::drops::ReportLimiter;
 use super::message::Message;
 use super::{DropCounts, DropReason, Inbound};
+use crate::exi::{self, DecodeError, ServiceSchemas};
 
 /// The reason why a message was dropped: the reason and its details.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,17 +28,60 @@ impl Dropped {
     }
 }
 
-/// Decodes a datagram.
-pub(crate) fn read(datagram: &Inbound) -> Result<Message, Dropped> {
+/// A message as it was received.
+pub(crate) struct Received {
+    pub(crate) message: Message,
+    /// Whether its answer may be EXI.
+    pub(crate) takes_exi: bool,
+}
+
+/// Decodes a datagram: text, or EXI by `dev1`.
+pub(crate) fn read(datagram: &Inbound) -> Result<Received, Dropped> {
     let size = datagram.bytes.len();
     if size > RECEIVED_ENVELOPE_BYTES_MAX {
         let detail = format!("{size} bytes (limit {RECEIVED_ENVELOPE_BYTES_MAX})");
         return Err(Dropped::new(DropReason::TooLarge, detail));
     }
-    let envelope = Envelope::parse_within(&datagram.bytes, Limits::datagram())
+    let text = match exi::is_exi(&datagram.bytes) {
+        true => Cow::Owned(read_exi(&datagram.bytes)?),
+        false => Cow::Borrowed(&*datagram.bytes),
+    };
+    let envelope = Envelope::parse_within(&text, Limits::datagram())
         .map_err(|error| Dropped::new(DropReason::Malformed, error.to_string()))?;
-    Message::from_envelope(&envelope)
-        .map_err(|error| Dropped::new(error.drop_reason(), error.to_string()))
+    let message = Message::from_envelope(&envelope)
+        .map_err(|error| Dropped::new(error.drop_reason(), error.to_string()))?;
+    let takes_exi = exi::is_offered(&envelope);
+    Ok(Received { message, takes_exi })
+}
+
+/// The text of a datagram that is EXI.
+fn read_exi(datagram: &[u8]) -> Result<Vec<u8>, Dropped> {
+    let limits = Limits {
+        bytes: RECEIVED_ENVELOPE_BYTES_MAX,
+        ..Limits::datagram()
+    };
+    // The schemas of services have no part in discovery.
+    let decoded = exi::decode(datagram, limits, &ServiceSchemas::default());
+    match decoded {
+        Ok(decoded) => Ok(decoded.text.into_bytes()),
+        Err(error @ DecodeError::TooLarge) => {
+            Err(Dropped::new(DropReason::TooLarge, error.to_string()))
+        }
+        Err(error) => {
+            let detail = error.to_string().chars().take(128).collect::<String>();
+            Err(Dropped::new(DropReason::Malformed, detail))
+        }
+    }
+}
+
+/// The bytes of an answer: as EXI if that is asked for and shorter.
+pub(crate) fn bytes_of(answer: String, as_exi: bool) -> Vec<u8> {
+    let coded = if as_exi {
+        exi::encode(answer.as_bytes())
+    } else {
+        None
+    };
+    coded.unwrap_or_else(|| answer.into_bytes())
 }
 
 /// Refuses a datagram whose answer would go elsewhere than to its sender.

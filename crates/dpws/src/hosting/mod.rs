@@ -26,6 +26,7 @@ use crate::eventing::{
     Token,
 };
 use crate::exchange::Reply;
+use crate::exi::ServiceSchema;
 use crate::metadata::{ThisDevice, ThisModel};
 
 pub use device::Device;
@@ -94,6 +95,7 @@ pub struct HostedService {
     pub wsdl: Wsdl,
     /// The served document, cut where the address of the service belongs.
     document: Vec<Arc<str>>,
+    exi_schema: ServiceSchema,
 }
 
 /// Stands in the served document for the address of the service. It contains no markup.
@@ -114,8 +116,15 @@ impl HostedService {
             service_id: service_id.into(),
             path: path.into(),
             wsdl,
+            exi_schema: ServiceSchema::new([&*document]),
             document: document.split(ADDRESS).map(Arc::from).collect(),
         }
+    }
+
+    /// The schema of its messages as EXI.
+    #[must_use]
+    pub fn exi_schema(&self) -> &ServiceSchema {
+        &self.exi_schema
     }
 
     /// The document for clients that reach the device at `base`.

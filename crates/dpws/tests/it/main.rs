@@ -1,6 +1,7 @@
 //! The integration tests of `chappe-dpws` in one program: linking one takes seconds.
 
 mod conformance;
+mod discovery_exi;
 mod discovery_floods;
 mod discovery_messages;
 mod discovery_network;

@@ -4,6 +4,7 @@ use std::io::Read as _;
 use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
+use chappe_dpws::exi::{ServiceSchema, ServiceSchemas};
 use http_body_util::BodyExt as _;
 use hyper::HeaderMap;
 use hyper::body::{Body as _, Incoming};
@@ -20,16 +21,28 @@ pub(super) enum BodyError {
     TooLarge,
     /// The content encoding is unsupported, or the coded data are broken.
     Encoding,
+    /// EXI by a schema of this name, which is not known here.
+    Schema(String),
     /// The peer closed the connection within the body.
     Broken(hyper::Error),
+}
+
+/// A body as it was read.
+pub(super) struct Received {
+    /// Its content, decoded.
+    pub(super) bytes: Bytes,
+    /// The room that it takes.
+    pub(super) room: Option<RoomPermit>,
+    /// The schema of a service by which it was EXI.
+    pub(super) schema: Option<ServiceSchema>,
 }
 
 /// Reads one body.
 pub(super) struct Reader<'a> {
     /// The largest body, coded and decoded.
     pub(super) bound: usize,
-    /// Whether EXI is understood.
-    pub(super) exi: bool,
+    /// The schemas of services by which EXI is understood, besides `dev1`; `None` if none is.
+    pub(super) exi: Option<&'a ServiceSchemas>,
     /// The threads that decode large bodies.
     pub(super) parsers: &'a Parsers,
     /// The room for large bodies.
@@ -37,12 +50,12 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads the body, decoded, with the room that it takes.
+    /// Reads the body, decoded.
     pub(super) async fn read(
         &self,
         headers: &HeaderMap,
         mut incoming: Incoming,
-    ) -> Result<(Bytes, Option<RoomPermit>), BodyError> {
+    ) -> Result<Received, BodyError> {
         let size = incoming.size_hint();
         if size.lower() > self.bound as u64 {
             return Err(BodyError::TooLarge);
@@ -69,29 +82,57 @@ impl Reader<'_> {
             bytes.extend_from_slice(&data);
         }
         let bytes = bytes.freeze();
+        let received = |(bytes, schema), room| Received {
+            bytes,
+            room,
+            schema,
+        };
         if coding == Coding::Identity {
-            return Ok((bytes, held));
+            return Ok(received((bytes, None), held));
         }
-        let unpacked = match coding.decode(&bytes, self.bound.min(SMALL_BYTES)) {
+        let schemas = self.exi.cloned().unwrap_or_default();
+        let unpacked = match coding.decode(&bytes, self.bound.min(SMALL_BYTES), &schemas) {
             Err(BodyError::TooLarge) if self.bound > SMALL_BYTES => {
                 if held.is_none() {
                     held = self.take(self.bound).await;
                 }
                 // The serving thread continues.
-                let bound = self.bound;
-                let unpacking = self.parsers.run(move || coding.decode(&bytes, bound)).await;
-                unpacking.unwrap_or(Err(BodyError::Encoding))
+                self.unpack_apart(coding, bytes, schemas).await
+            }
+            // Its schema may be one that was never used.
+            Err(BodyError::Schema(_)) if schemas.must_compile() => {
+                self.unpack_apart(coding, bytes, schemas).await
             }
             unpacked => unpacked,
         };
-        unpacked.map(|bytes| (bytes, held))
+        unpacked.map(|unpacked| received(unpacked, held))
+    }
+
+    /// Decodes a body on another thread.
+    async fn unpack_apart(
+        &self,
+        coding: Coding,
+        bytes: Bytes,
+        schemas: ServiceSchemas,
+    ) -> Result<Unpacked, BodyError> {
+        let bound = self.bound;
+        let unpacking = self
+            .parsers
+            .run(move || match coding.decode(&bytes, bound, &schemas) {
+                Err(BodyError::Schema(_)) if schemas.must_compile() => {
+                    schemas.compile();
+                    coding.decode(&bytes, bound, &schemas)
+                }
+                unpacked => unpacked,
+            });
+        unpacking.await.unwrap_or(Err(BodyError::Encoding))
     }
 
     fn coding(&self, headers: &HeaderMap) -> Result<Coding, BodyError> {
         match headers.get(CONTENT_ENCODING).map(|value| value.as_bytes()) {
             None | Some(b"identity" | b"") => Ok(Coding::Identity),
             Some(b"gzip" | b"x-gzip") => Ok(Coding::Gzip),
-            Some(_) if self.exi && exi::is_coded(headers) => Ok(Coding::Exi),
+            Some(_) if self.exi.is_some() && exi::is_coded(headers) => Ok(Coding::Exi),
             Some(_) => Err(BodyError::Encoding),
         }
     }
@@ -101,6 +142,9 @@ impl Reader<'_> {
         room.take(peer, bytes).await
     }
 }
+
+/// The content of a coded body, and the schema of a service by which it was EXI.
+type Unpacked = (Bytes, Option<ServiceSchema>);
 
 /// How a body is coded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,11 +156,16 @@ enum Coding {
 
 impl Coding {
     /// The content of a coded body, of at most `bound` bytes.
-    fn decode(self, bytes: &Bytes, bound: usize) -> Result<Bytes, BodyError> {
+    fn decode(
+        self,
+        bytes: &Bytes,
+        bound: usize,
+        schemas: &ServiceSchemas,
+    ) -> Result<Unpacked, BodyError> {
         match self {
-            Self::Identity => Ok(bytes.clone()),
-            Self::Gzip => inflate(bytes, bound),
-            Self::Exi => exi::decode(bytes, bound),
+            Self::Identity => Ok((bytes.clone(), None)),
+            Self::Gzip => Ok((inflate(bytes, bound)?, None)),
+            Self::Exi => exi::decode(bytes, bound, schemas),
         }
     }
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use chappe_dpws::exi::{ServiceSchema, ServiceSchemas};
 use chappe_identity::{Contact, Proof, Scheme};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -62,13 +63,23 @@ struct ExiPeers(HashMap<SocketAddr, ExiPeer>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ExiPeer {
-    Accepts,
+    /// It accepts EXI, and refused one by the schema of a service at this time.
+    Accepts(Option<Instant>),
     Refused(Instant),
 }
 
 impl ExiPeers {
     fn accepts(&self, peer: SocketAddr) -> bool {
-        self.0.get(&peer) == Some(&ExiPeer::Accepts)
+        matches!(self.0.get(&peer), Some(ExiPeer::Accepts(_)))
+    }
+
+    /// Whether a service's own schema may be used. A refusal stands for all schemas of the peer.
+    fn accepts_schemas(&self, peer: SocketAddr, now: Instant) -> bool {
+        match self.0.get(&peer) {
+            Some(ExiPeer::Accepts(Some(since))) => now.duration_since(*since) >= EXI_REFUSAL,
+            Some(ExiPeer::Accepts(None)) => true,
+            Some(ExiPeer::Refused(_)) | None => false,
+        }
     }
 
     /// The peer says that it accepts EXI. A refusal stands for its time all the same: otherwise each message might be
@@ -76,12 +87,18 @@ impl ExiPeers {
     fn accepted(&mut self, peer: SocketAddr, now: Instant) {
         match self.0.get(&peer) {
             Some(ExiPeer::Refused(since)) if now.duration_since(*since) < EXI_REFUSAL => {}
-            _ => self.note(peer, ExiPeer::Accepts),
+            Some(ExiPeer::Accepts(_)) => {}
+            _ => self.note(peer, ExiPeer::Accepts(None)),
         }
     }
 
     fn refused(&mut self, peer: SocketAddr, now: Instant) {
         self.note(peer, ExiPeer::Refused(now));
+    }
+
+    /// The peer refused EXI by the schema of a service.
+    fn refused_schema(&mut self, peer: SocketAddr, now: Instant) {
+        self.note(peer, ExiPeer::Accepts(Some(now)));
     }
 
     fn note(&mut self, peer: SocketAddr, what: ExiPeer) {
@@ -178,6 +195,18 @@ impl Client {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Answer, Error> {
+        self.request_by(contact, method, headers, body, None).await
+    }
+
+    /// Like [`Client::request`]; the answer may be EXI by this schema.
+    pub(super) async fn request_by(
+        &self,
+        contact: &Contact,
+        method: Method,
+        headers: HeaderMap,
+        body: Bytes,
+        schema: Option<&ServiceSchema>,
+    ) -> Result<Answer, Error> {
         let peer = contact.address;
         let proof = match contact.scheme {
             Scheme::Http => Proof::default(),
@@ -197,9 +226,10 @@ impl Client {
         let (response, sender) = self.exchange(&place, request).await?;
         let limits = &self.0.limits;
         let (parts, incoming) = response.into_parts();
+        let schemas = schema.map_or_else(ServiceSchemas::default, |it| it.clone().into());
         let reader = body::Reader {
             bound: limits.body_bytes,
-            exi: limits.exi,
+            exi: limits.exi.then_some(&schemas),
             parsers: &self.0.parsers,
             room: None,
         };
@@ -209,9 +239,9 @@ impl Client {
             .await
             .map_err(|_| Error::Late { peer, what })?;
         let bound = limits.body_bytes;
-        let (body, _) = body.map_err(|error| match error {
+        let body = body.map_err(|error| match error {
             BodyError::TooLarge => Error::TooLarge { peer, bound },
-            BodyError::Encoding => Error::Encoding { peer },
+            BodyError::Encoding | BodyError::Schema(_) => Error::Encoding { peer },
             BodyError::Broken(source) => broken(peer, source),
         })?;
         self.keep(place, sender);
@@ -221,7 +251,7 @@ impl Client {
         Ok(Answer {
             status: parts.status,
             headers: parts.headers,
-            body,
+            body: body.bytes,
         })
     }
 
@@ -236,6 +266,16 @@ impl Client {
     /// Whether the peer said that it accepts EXI, and has not refused any.
     pub(super) fn accepts_exi(&self, peer: SocketAddr) -> bool {
         self.exi().accepts(peer)
+    }
+
+    /// Whether the peer accepts EXI by the schema of a service, and has not refused any.
+    pub(super) fn accepts_schemas(&self, peer: SocketAddr) -> bool {
+        self.exi().accepts_schemas(peer, Instant::now())
+    }
+
+    /// The peer refused EXI by the schema of a service: it gets `dev1`.
+    pub(super) fn refuses_schema(&self, peer: SocketAddr) {
+        self.exi().refused_schema(peer, Instant::now());
     }
 
     /// The peer refused EXI: it gets text.
@@ -462,6 +502,21 @@ mod tests {
         assert!(!peers.accepts(peer));
         peers.accepted(peer, now + EXI_REFUSAL);
         assert!(peers.accepts(peer));
+    }
+
+    #[test]
+    fn a_refusal_of_a_schema_leaves_the_common_one() {
+        let (mut peers, now) = (ExiPeers::default(), Instant::now());
+        let peer = SocketAddr::from(([127, 0, 0, 1], 80));
+        assert!(!peers.accepts_schemas(peer, now));
+        peers.accepted(peer, now);
+        assert!(peers.accepts_schemas(peer, now));
+        peers.refused_schema(peer, now);
+        peers.accepted(peer, now);
+        assert!(peers.accepts(peer) && !peers.accepts_schemas(peer, now + EXI_REFUSAL / 2));
+        assert!(peers.accepts_schemas(peer, now + EXI_REFUSAL));
+        peers.refused(peer, now);
+        assert!(!peers.accepts_schemas(peer, now));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use chappe_dpws::exi::{ServiceSchema, ServiceSchemas};
 use chappe_identity::{ClientCertificate, Scheme};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -24,7 +25,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::body::{self, BodyError};
 use super::connection::{Counted, Stream};
-use super::room::{Room, RoomPermit};
+use super::room::Room;
 use super::security::{Accept, Security};
 use super::{Crowd, Place, Places, Request, Response, ServerLimits, Taking, exi};
 use crate::{Drops, Hop, Parsers, tls};
@@ -124,6 +125,21 @@ impl Server {
         drops: Drops,
         handler: impl Handler,
     ) -> io::Result<Self> {
+        let schemas = ServiceSchemas::default();
+        Self::bind_for_services(address, limits, (security, &schemas), drops, handler)
+    }
+
+    /// Like [`Server::bind_secured`]; EXI may be by these schemas of services, too, which may change.
+    ///
+    /// # Errors
+    /// Those of [`Server::bind_secured`].
+    pub fn bind_for_services(
+        address: SocketAddr,
+        limits: ServerLimits,
+        (security, schemas): (Option<&Security>, &ServiceSchemas),
+        drops: Drops,
+        handler: impl Handler,
+    ) -> io::Result<Self> {
         let tls = match security.map(|security| &security.accept) {
             Some(None) => return Err(io::Error::other("https needs a certificate")),
             Some(Some(accept)) => Some(Arc::clone(accept)),
@@ -139,6 +155,7 @@ impl Server {
             places: Places::new(limits.connections, limits.connections_per_peer),
             room: Room::new(limits.bodies_bytes, limits.body_bytes),
             parsers: Parsers::default(),
+            schemas: schemas.clone(),
             limits,
             tls,
             drops,
@@ -210,6 +227,7 @@ struct Shared<H> {
     places: Arc<Places>,
     room: Room,
     parsers: Parsers,
+    schemas: ServiceSchemas,
 }
 
 impl<H> Shared<H> {
@@ -426,7 +444,8 @@ async fn answer<H: Handler>(
         let headers = request.headers();
         (exi::is_accepted(headers), exi::is_coded(headers))
     });
-    let mut response = match handled(slot, request, peer, local).await {
+    let mut schema = None;
+    let mut response = match handled(slot, request, (peer, local), &mut schema).await {
         Ok(response) => response,
         Err(refusal) => {
             slot.shared
@@ -438,7 +457,7 @@ async fn answer<H: Handler>(
     };
     if let Some((is_accepted, is_coded)) = exi {
         if is_accepted {
-            response = coded(&slot.shared.parsers, response).await;
+            response = coded(&slot.shared.parsers, response, schema).await;
         }
         // A client that sends it knows.
         if !is_coded || response.status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
@@ -457,22 +476,26 @@ async fn answer<H: Handler>(
 }
 
 /// The response as EXI, where it is a message and gets shorter.
-async fn coded(parsers: &Parsers, response: Response) -> Response {
+async fn coded(parsers: &Parsers, response: Response, schema: Option<ServiceSchema>) -> Response {
     let (bytes, text) = (response.body.len(), response.clone());
-    let coded = parsers.run_if_large(bytes, move || exi::coded(text)).await;
+    let coding = move || exi::coded(text, schema.as_ref());
+    let coded = parsers.run_if_large(bytes, coding).await;
     coded.unwrap_or(response)
 }
 
+/// Hands the request to the handler. `schema` is set to that of a service by which it was EXI.
 async fn handled<H: Handler>(
     slot: &Slot<H>,
     request: hyper::Request<Incoming>,
-    peer: &Peer,
-    local: SocketAddr,
+    (peer, local): (&Peer, SocketAddr),
+    schema: &mut Option<ServiceSchema>,
 ) -> Result<Response, Refusal> {
     let shared = &slot.shared;
     let limits = &shared.limits;
     let (parts, incoming) = request.into_parts();
-    let (body, _held) = read_body(shared, &parts.headers, incoming, peer.address).await?;
+    let received = read_body(shared, &parts.headers, incoming, peer.address).await?;
+    *schema = received.schema;
+    let (body, _room) = (received.bytes, received.room);
     // Only now, so that a slow body does not use up the limit on requests.
     let unavailable = |reason, detail: String| Refusal {
         status: StatusCode::SERVICE_UNAVAILABLE,
@@ -512,11 +535,11 @@ async fn read_body<H>(
     headers: &HeaderMap,
     incoming: Incoming,
     peer: SocketAddr,
-) -> Result<(Bytes, Option<RoomPermit>), Refusal> {
+) -> Result<body::Received, Refusal> {
     let limits = &shared.limits;
     let reader = body::Reader {
         bound: limits.body_bytes,
-        exi: limits.exi,
+        exi: limits.exi.then_some(&shared.schemas),
         parsers: &shared.parsers,
         room: Some((&shared.room, peer)),
     };
@@ -532,6 +555,11 @@ async fn read_body<H>(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "unreadable content encoding",
             "neither plain nor a valid coding".to_owned(),
+        ),
+        Ok(Err(BodyError::Schema(wanted))) => (
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "EXI of an unknown schema",
+            format!("schema {wanted:.64}"),
         ),
         Ok(Err(BodyError::Broken(error))) => (
             StatusCode::BAD_REQUEST,

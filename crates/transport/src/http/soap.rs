@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
+use chappe_dpws::exi::ServiceSchema;
 use chappe_identity::Contact;
 use chappe_soap::{Addressing, AddressingVersion, Envelope, LazyEnvelope};
 use chappe_xml::Limits;
@@ -45,11 +46,12 @@ impl Client {
         contact: &Contact,
         envelope: &Envelope,
     ) -> Result<Option<Envelope>, Error> {
-        self.exchange_text(contact, &envelope.addressing, envelope.to_text())
+        self.exchange_text(contact, &envelope.addressing, envelope.to_text(), None)
             .await
     }
 
-    /// Like [`Client::exchange_soap`], with bodies that are made and read by their types.
+    /// Like [`Client::exchange_soap`], with bodies that are made and read by their types. Both messages may be EXI by
+    /// the schema of the service, if there is one.
     ///
     /// # Errors
     /// There is no answer, or it is not a SOAP message.
@@ -57,8 +59,10 @@ impl Client {
         &self,
         contact: &Contact,
         envelope: &LazyEnvelope,
+        schema: Option<&ServiceSchema>,
     ) -> Result<Option<LazyEnvelope>, Error> {
-        self.exchange_text(contact, &envelope.head.addressing, envelope.to_text())
+        let addressing = &envelope.head.addressing;
+        self.exchange_text(contact, addressing, envelope.to_text(), schema)
             .await
     }
 
@@ -67,13 +71,14 @@ impl Client {
         contact: &Contact,
         addressing: &Addressing,
         text: String,
+        schema: Option<&ServiceSchema>,
     ) -> Result<Option<T>, Error> {
         let kind = match addressing.version {
             // Devices of the 2005 dialect expect what Windows sends; wsdd2 refuses parameters.
             AddressingVersion::V200408 => HeaderValue::from_static(SOAP_MEDIA_TYPE),
             AddressingVersion::V200508 => content_type(&addressing.action),
         };
-        let answer = self.post(contact, kind, text).await?;
+        let answer = self.post(contact, kind, text, schema).await?;
         let (peer, bound) = (contact.address, self.limits().body_bytes);
         let bytes = answer.body.len();
         let read = move || read_answer(peer, &answer, bound);
@@ -93,7 +98,21 @@ impl Client {
         action: &str,
         text: String,
     ) -> Result<Answer, Error> {
-        self.post(contact, content_type(action), text).await
+        self.post_text_by(contact, action, text, None).await
+    }
+
+    /// Like [`Client::post_text`]; the message may be EXI by the schema of a service.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub async fn post_text_by(
+        &self,
+        contact: &Contact,
+        action: &str,
+        text: String,
+        schema: Option<&ServiceSchema>,
+    ) -> Result<Answer, Error> {
+        self.post(contact, content_type(action), text, schema).await
     }
 
     async fn post(
@@ -101,9 +120,19 @@ impl Client {
         contact: &Contact,
         content_type: HeaderValue,
         text: String,
+        schema: Option<&ServiceSchema>,
     ) -> Result<Answer, Error> {
         let text = Bytes::from(text);
-        if let Some(answer) = self.post_exi(contact, &text).await? {
+        let peer = contact.address;
+        if schema.is_some()
+            && self.accepts_schemas(peer)
+            && let Some(answer) = self.post_exi(contact, &text, schema).await?
+        {
+            return Ok(answer);
+        }
+        if self.accepts_exi(peer)
+            && let Some(answer) = self.post_exi(contact, &text, None).await?
+        {
             return Ok(answer);
         }
         let mut headers = HeaderMap::new();
@@ -111,24 +140,37 @@ impl Client {
         self.request(contact, Method::POST, headers, text).await
     }
 
-    /// Sends a message as EXI; `None` if it is to be sent as text: the peer does not accept EXI, or did not
-    /// understand this message. After another error without a SOAP message only the next one is text, since this one
-    /// may have had its effect.
-    async fn post_exi(&self, contact: &Contact, text: &Bytes) -> Result<Option<Answer>, Error> {
+    /// Sends a message as EXI, by the schema of a service or `dev1`; `None` if it is to be sent otherwise: it does not
+    /// fit the schema, or the peer did not understand this message. After another error without a SOAP message only
+    /// the next one is text, since this one may have had its effect.
+    async fn post_exi(
+        &self,
+        contact: &Contact,
+        text: &Bytes,
+        schema: Option<&ServiceSchema>,
+    ) -> Result<Option<Answer>, Error> {
         let peer = contact.address;
-        if !self.accepts_exi(peer) {
-            return Ok(None);
-        }
-        let (bytes, text) = (text.len(), text.clone());
-        let encode = move || exi::encode(&text);
-        let encoded = self.parsers().run_if_large(bytes, encode).await;
+        let must_compile = schema.is_some_and(|schema| !schema.is_compiled());
+        let encode = {
+            let (text, schema) = (text.clone(), schema.cloned());
+            move || exi::encode(&text, schema.as_ref())
+        };
+        let encoded = match must_compile {
+            true => self.parsers().run(encode).await,
+            false => self.parsers().run_if_large(text.len(), encode).await,
+        };
         let Some(body) = encoded.unwrap_or_default() else {
             return Ok(None);
         };
         let mut headers = HeaderMap::new();
         exi::set_headers(&mut headers);
-        let answer = self.request(contact, Method::POST, headers, body).await?;
+        let answer = self.request_by(contact, Method::POST, headers, body, schema);
+        let answer = answer.await?;
         let status = answer.status;
+        if schema.is_some() && status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+            self.refuses_schema(peer);
+            return Ok(None);
+        }
         let is_refusal = status == StatusCode::UNSUPPORTED_MEDIA_TYPE
             || !status.is_success() && !is_soap(&answer.headers);
         if !is_refusal {

@@ -18,6 +18,9 @@ pub struct Config {
     pub dialects: Vec<Dialect>,
     /// Namespace prefixes for types, for devices that match literal prefixes.
     pub prefixes: Vec<(Str, Str)>,
+    /// Whether requests of the 2009 dialect offer that their answers are EXI. Default true; peers that do not know the
+    /// header ignore it.
+    pub exi: bool,
     /// Retransmission of multicast messages.
     pub multicast: Retransmission,
     /// Retransmission of unicast messages.
@@ -65,6 +68,7 @@ impl Config {
             interfaces,
             dialects: Dialect::ALL.to_vec(),
             prefixes: Vec::new(),
+            exi: true,
             multicast: Retransmission::default(),
             unicast: Retransmission::default(),
             resolve_timeout: Duration::from_secs(10),

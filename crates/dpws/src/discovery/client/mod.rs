@@ -24,6 +24,7 @@ use super::rate::Buckets;
 use super::table::Table;
 use super::{DropCounts, Inbound, Interface, MatchRule, Outbound, Target};
 use crate::Dialect;
+use crate::exi;
 
 pub use super::policy::XaddrPolicy;
 pub use super::table::Known;
@@ -371,10 +372,12 @@ impl Client {
                 sequence: None,
                 content: content.clone(),
             };
-            let bytes = message
-                .to_envelope(&self.config.prefixes)
-                .to_text()
-                .into_bytes();
+            let mut envelope = message.to_envelope(&self.config.prefixes);
+            // Devices of the older dialect alone are not ours, and some are strict.
+            if self.config.exi && dialect == Dialect::V2009 {
+                envelope.headers.push(exi::offer());
+            }
+            let bytes = envelope.to_text().into_bytes();
             if bytes.len() > SENT_ENVELOPE_BYTES_MAX {
                 let reason = format!(
                     "message has {} bytes (limit {SENT_ENVELOPE_BYTES_MAX})",

@@ -34,7 +34,7 @@ impl Client {
             );
             return Err(Dropped::new(DropReason::RateLimited, detail));
         }
-        let message = intake::read(datagram)?;
+        let message = intake::read(datagram)?.message;
         self.intake.check_duplicate(&message)?;
         let result = self.on_message(now, datagram, &message);
         self.intake.arrived(&message, &result);

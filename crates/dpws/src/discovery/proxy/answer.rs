@@ -20,25 +20,28 @@ impl Proxy {
         &mut self,
         now: Instant,
         datagram: &Inbound,
-        message: &Message,
+        received: &intake::Received,
     ) -> Result<(), Dropped> {
+        let message = &received.message;
         intake::check_reply_to(message)?;
         let allowed = datagram.bytes.len().saturating_mul(AMPLIFICATION_MAX);
-        let fits = |text: &String| text.len() <= allowed.min(SENT_ENVELOPE_BYTES_MAX);
+        // As EXI more matches fit.
+        let bytes_of = |answer: Envelope| intake::bytes_of(answer.to_text(), received.takes_exi);
+        let fits = |bytes: &Vec<u8>| bytes.len() <= allowed.min(SENT_ENVELOPE_BYTES_MAX);
         let answer = match datagram.multicast {
             true => None,
             false => self.matches(message).map_err(|rule| {
                 Dropped::new(DropReason::UnknownMatchRule, rule.unwrap_or_default())
             })?,
         };
-        let answer = answer.map(|content| self.envelope(message, content).to_text());
-        let text = answer.filter(fits);
+        let answer = answer.map(|content| bytes_of(self.envelope(message, content)));
+        let bytes = answer.filter(fits);
         // Suppression; or the answer is longer than a datagram may be, and is to be had at these addresses.
-        let text = match text {
-            Some(text) => text,
+        let bytes = match bytes {
+            Some(bytes) => bytes,
             None => {
                 let own = self.own_target(message.dialect, Some(datagram));
-                let hello = self.envelope(message, Content::Hello(own)).to_text();
+                let hello = bytes_of(self.envelope(message, Content::Hello(own)));
                 if !fits(&hello) {
                     let (size, asked) = (hello.len(), datagram.bytes.len());
                     let detail = format!("answer has {size} bytes, request {asked}");
@@ -48,11 +51,11 @@ impl Proxy {
             }
         };
         let mut retransmission = self.config.unicast;
-        limit_copies(&mut retransmission, allowed, text.len());
+        limit_copies(&mut retransmission, allowed, bytes.len());
         let answer = Outbound {
             to: datagram.from,
             interface: datagram.interface,
-            bytes: text.into_bytes(),
+            bytes,
         };
         let pushed = self
             .outbox

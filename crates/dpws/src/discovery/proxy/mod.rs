@@ -220,10 +220,10 @@ impl Proxy {
             return Err(Dropped::new(DropReason::NotStarted, detail));
         }
         self.check_rate(now, datagram.from)?;
-        let message = intake::read(datagram)?;
-        self.intake.check_duplicate(&message)?;
-        let result = self.on_datagram(now, datagram, &message);
-        self.intake.arrived(&message, &result);
+        let received = intake::read(datagram)?;
+        self.intake.check_duplicate(&received.message)?;
+        let result = self.on_datagram(now, datagram, &received);
+        self.intake.arrived(&received.message, &result);
         result
     }
 
@@ -231,8 +231,9 @@ impl Proxy {
         &mut self,
         now: Instant,
         datagram: &Inbound,
-        message: &Message,
+        received: &intake::Received,
     ) -> Result<(), Dropped> {
+        let message = &received.message;
         self.check_dialect(message)?;
         let origin = Origin {
             now,
@@ -249,7 +250,9 @@ impl Proxy {
                 self.drive(now, Input::Timeout);
                 result
             }
-            Content::Probe(_) | Content::Resolve(_) => self.answer_datagram(now, datagram, message),
+            Content::Probe(_) | Content::Resolve(_) => {
+                self.answer_datagram(now, datagram, received)
+            }
             Content::ProbeMatches(_) | Content::ResolveMatches(_) => Err(Dropped::new(
                 DropReason::OtherRole,
                 message.content.action(),

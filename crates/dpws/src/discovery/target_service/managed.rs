@@ -41,6 +41,7 @@ impl TargetService {
             kind: kind.clone(),
             retransmission: self.config.unicast,
             without_scopes: false,
+            as_exi: false,
         };
         self.message_number = self.message_number.wrapping_add(1);
         let id = random_urn(&mut self.random);

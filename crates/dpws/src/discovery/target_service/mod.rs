@@ -73,6 +73,8 @@ struct PendingMessage {
     retransmission: Retransmission,
     /// Omits the optional scopes if the full message is too large.
     without_scopes: bool,
+    /// Whether the client takes EXI.
+    as_exi: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -240,6 +242,7 @@ impl TargetService {
             kind,
             retransmission,
             without_scopes: false,
+            as_exi: false,
         };
         for without_scopes in [false, true] {
             pending.without_scopes = without_scopes;
@@ -279,10 +282,10 @@ impl TargetService {
                 "target service is not running",
             ));
         }
-        let message = intake::read(datagram)?;
-        self.intake.check_duplicate(&message)?;
-        let result = self.on_message(now, datagram, &message);
-        self.intake.arrived(&message, &result);
+        let received = intake::read(datagram)?;
+        self.intake.check_duplicate(&received.message)?;
+        let result = self.on_message(now, datagram, &received);
+        self.intake.arrived(&received.message, &result);
         result
     }
 
@@ -290,8 +293,9 @@ impl TargetService {
         &mut self,
         now: Instant,
         datagram: &Inbound,
-        message: &Message,
+        received: &intake::Received,
     ) -> Result<(), Dropped> {
+        let message = &received.message;
         let from = datagram.from;
         let is_configured =
             |(interface, _): &(Interface, Vec<Str>)| interface.index == datagram.interface;
@@ -313,7 +317,8 @@ impl TargetService {
         }
         // The standard's delay spreads the answers of many targets to one Probe.
         let must_delay = datagram.multicast && matches!(kind, Kind::ProbeMatch { .. });
-        let pending = self.limit_amplification(kind, message.dialect, datagram)?;
+        let mut pending = self.limit_amplification(kind, message.dialect, datagram)?;
+        pending.as_exi = received.takes_exi;
         let delay = match must_delay {
             true => random_between(&mut self.random, Duration::ZERO, self.config.app_max_delay),
             false => Duration::ZERO,
@@ -382,6 +387,7 @@ impl TargetService {
             kind,
             retransmission: self.config.unicast,
             without_scopes: false,
+            as_exi: false,
         };
         let mut size = 0;
         for without_scopes in [false, true] {
@@ -396,7 +402,7 @@ impl TargetService {
         Err(Dropped::new(DropReason::Amplification, detail))
     }
 
-    /// The largest possible size of a planned message.
+    /// The largest possible size of a planned message, as text: EXI is used where it is shorter.
     fn largest_size(&self, pending: &PendingMessage) -> usize {
         let id = "urn:uuid:00000000-0000-4000-8000-000000000000";
         self.envelope(pending, id.into(), u32::MAX).to_text().len()
@@ -487,7 +493,7 @@ impl TargetService {
             let datagram = Outbound {
                 to: pending.to,
                 interface: pending.interface,
-                bytes: envelope.to_text().into_bytes(),
+                bytes: intake::bytes_of(envelope.to_text(), pending.as_exi),
             };
             let retransmission = pending.retransmission;
             let pushed = self
