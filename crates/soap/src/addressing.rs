@@ -293,15 +293,28 @@ impl Addressing {
         })
     }
 
-    pub(crate) fn write(&self, sink: &mut impl EventSink) -> Result<(), chappe_xml::Error> {
-        let version = self.version;
-        for (local, value) in [
+    /// The headers whose content is text, as they are written.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = (&'static str, &Str)> {
+        let texts = [
             ("To", self.to.as_ref()),
             ("Action", Some(&self.action)),
             ("MessageID", self.message_id.as_ref()),
             ("RelatesTo", self.relates_to.as_ref()),
-        ] {
-            let Some(value) = value else { continue };
+        ];
+        texts
+            .into_iter()
+            .filter_map(|(local, text)| Some((local, text?)))
+    }
+
+    /// Whether there are no other headers than [`Self::texts`].
+    pub(crate) fn has_texts_alone(&self) -> bool {
+        let references = [&self.from, &self.reply_to, &self.fault_to];
+        references.iter().all(|it| it.is_none()) && self.relationships.is_empty()
+    }
+
+    pub(crate) fn write(&self, sink: &mut impl EventSink) -> Result<(), chappe_xml::Error> {
+        let version = self.version;
+        for (local, value) in self.texts() {
             sink.event(Event::StartElement(version.name(local)))?;
             sink.event(Event::Text(Value::Text(Cow::Borrowed(value))))?;
             sink.event(Event::EndElement)?;

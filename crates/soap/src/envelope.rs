@@ -1,6 +1,6 @@
 //! SOAP envelopes.
 
-use chappe_xml::text::Writer;
+use chappe_xml::text::{Writer, escape};
 use chappe_xml::{Builder, Element, Event, EventSink, Limits, Name, Namespace, Str};
 
 use crate::scope::inherited;
@@ -11,6 +11,11 @@ pub const NAMESPACE: &str = "http://www.w3.org/2003/05/soap-envelope";
 /// Children of a Header or Body. Default 64: device messages have up to ten, and each stores a copy
 /// of the namespace declarations in scope.
 pub(crate) const BLOCKS_MAX: usize = 64;
+
+/// The XML declaration of each message.
+const DECLARATION: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>";
+/// Bytes of a message without its body. Reason: calls have 500 to 700.
+const HEAD_BYTES: usize = 800;
 
 /// A SOAP 1.2 message with parsed addressing headers.
 ///
@@ -148,13 +153,45 @@ impl Envelope {
         &self,
         body: impl FnOnce(&mut Writer) -> Result<(), chappe_xml::Error>,
     ) -> String {
-        let declaration = "<?xml version=\"1.0\" encoding=\"utf-8\"?>";
-        let mut writer = Writer::lenient().after(declaration);
+        let mut writer = Writer::lenient().after(DECLARATION);
         // An envelope has one root and balanced ends, and the writer repairs the rest.
         match self.write(&mut writer, body).and_then(|()| writer.finish()) {
             Ok(text) => text,
             Err(error) => unreachable!("an envelope is a document: {error}"),
         }
+    }
+
+    /// The document as text with this element as the only child of the Body, if no header is more than a text: the
+    /// same text as that of [`Self::written`], without a writer.
+    pub(crate) fn written_plainly(&self, body: &str) -> Option<String> {
+        let is_plain = self.headers.is_empty()
+            && self.namespaces.is_empty()
+            && self.addressing.has_texts_alone();
+        if !is_plain {
+            return None;
+        }
+        let mut out = String::with_capacity(HEAD_BYTES + body.len());
+        let push = |out: &mut String, parts: &[&str]| parts.iter().for_each(|it| out.push_str(it));
+        let wsa = self.addressing.version.namespace();
+        push(
+            &mut out,
+            &[DECLARATION, "<soap:Envelope xmlns:soap=\"", NAMESPACE],
+        );
+        push(&mut out, &["\" xmlns:wsa=\"", wsa, "\"><soap:Header>"]);
+        for (local, text) in self.addressing.texts() {
+            push(&mut out, &["<wsa:", local, ">"]);
+            escape(&mut out, text, false);
+            push(&mut out, &["</wsa:", local, ">"]);
+        }
+        push(
+            &mut out,
+            &[
+                "</soap:Header><soap:Body>",
+                body,
+                "</soap:Body></soap:Envelope>",
+            ],
+        );
+        Some(out)
     }
 
     fn write_body(&self, sink: &mut impl EventSink) -> Result<(), chappe_xml::Error> {

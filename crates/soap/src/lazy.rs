@@ -10,6 +10,7 @@ use chappe_xml::{Element, Limits, Name, Namespace, Str};
 
 use crate::envelope::{BLOCKS_MAX, NAMESPACE};
 use crate::message::{self, Message, ReadError, Reader};
+use crate::scope::inherited;
 use crate::{Addressing, Envelope, Error, Fault, v1_1};
 
 /// A child of a message's body: a tree, or text.
@@ -214,6 +215,9 @@ impl LazyEnvelope {
         }
         let body = body?.read;
         let addressing = Addressing::parse(&mut headers.read)?;
+        for header in &mut headers.read {
+            header.namespaces = inherited(&blocks.in_scope, &header.namespaces);
+        }
         let head = Envelope {
             addressing,
             headers: headers.read,
@@ -248,6 +252,12 @@ impl LazyEnvelope {
     /// The document as text, with the XML declaration that some devices require.
     #[must_use]
     pub fn to_text(&self) -> String {
+        if let [body] = self.body.as_slice()
+            && let Some(body) = body.text()
+            && let Some(text) = self.head.written_plainly(body)
+        {
+            return text;
+        }
         self.head.written(|writer| {
             self.body.iter().try_for_each(|body| match body {
                 Body::Text(fragment) if fragment.in_scope.is_empty() => writer.raw(fragment.text()),
@@ -262,6 +272,8 @@ impl LazyEnvelope {
 #[derive(Default)]
 struct Blocks {
     headers: Option<Block<Element>>,
+    /// The declarations in scope in the Header.
+    in_scope: Vec<(Str, Namespace)>,
     body: Option<Block<Body>>,
     /// The first child that is not allowed there.
     unexpected: Option<Name>,
@@ -294,13 +306,13 @@ impl Blocks {
             let has_body = self.body.is_some();
             match kind {
                 Some("Header") if self.headers.is_none() && !has_body => {
+                    self.in_scope = pull.in_scope();
                     self.headers = Some(children(pull, |pull| {
-                        let in_scope = pull.in_scope();
-                        let element = pull.element()?;
-                        Ok(Element {
-                            namespaces: in_scope,
-                            ..element
-                        })
+                        let mut header = pull.element()?;
+                        if !is_text_alone(&header) {
+                            header.namespaces = inherited(&self.in_scope, &header.namespaces);
+                        }
+                        Ok(header)
                     })?);
                 }
                 Some("Body") if !has_body => {
@@ -323,6 +335,12 @@ impl Blocks {
         }
         Ok(())
     }
+}
+
+/// Whether a header has no names in its content and attributes, so that it needs no declarations if it is one of
+/// WS-Addressing. Reason: nearly all of these are such, and copies of declarations cost more than the rest of a header.
+fn is_text_alone(header: &Element) -> bool {
+    header.attributes.is_empty() && header.elements().next().is_none()
 }
 
 /// Reads the children of the open element.

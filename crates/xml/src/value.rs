@@ -81,7 +81,7 @@ impl<'a> Value<'a> {
 /// part of a value.
 #[must_use]
 pub fn trim(text: &str) -> &str {
-    text.trim_matches([' ', '\t', '\r', '\n'])
+    text.trim_matches(|c| matches!(c, ' ' | '\t' | '\r' | '\n'))
 }
 
 fn parse_double(text: &str) -> Result<f64, ValueError> {

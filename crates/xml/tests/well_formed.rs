@@ -208,3 +208,26 @@ fn errors_repeat() {
         assert_eq!(reader.next_event(), Err(first.clone()));
     }
 }
+
+/// Text is searched in blocks, and tags that repeat are not split again.
+#[test]
+fn texts_of_each_length_are_read_whole() {
+    for length in 0..100 {
+        let before = "x".repeat(length);
+        for (written, read) in [
+            ("", ""),
+            ("&amp;", "&"),
+            ("\r\n]] >", "\n]] >"),
+            ("\u{e9}", "\u{e9}"),
+        ] {
+            let after = "y".repeat(40);
+            let document = format!("<a><b>{before}{written}{after}</b><b>1</b><b/><b ></b ></a>");
+            let root = Element::parse(document.as_bytes()).expect("a well-formed document");
+            let texts: Vec<String> = root.elements().map(|b| b.text().into_owned()).collect();
+            let first = format!("{before}{read}{after}");
+            assert_eq!(texts, [first.as_str(), "1", "", ""]);
+            let ends_a_section = document.replace('y', "]]>");
+            assert!(reason(&ends_a_section).is_some());
+        }
+    }
+}

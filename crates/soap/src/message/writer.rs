@@ -208,6 +208,7 @@ impl<'s> Writer<'s> {
     pub fn value(&mut self, value: Value<'_>) -> Result<(), Error> {
         match (&mut self.sink, value) {
             (Sink::Text(out), Value::Text(text)) => escape(out, &text, false),
+            (Sink::Text(out), Value::Integer(integer)) => push_integer(out, integer),
             (Sink::Text(out), value) => {
                 // Writing to a string cannot fail.
                 let _ = write!(out, "{value}");
@@ -230,6 +231,40 @@ impl<'s> Writer<'s> {
                 Ok(())
             }
             Sink::Events(_) => self.value(Value::Text(text.to_string().into())),
+        }
+    }
+}
+
+/// Appends the decimal digits of an integer, without the formatting of the standard library, which costs more than the
+/// rest of a short element.
+fn push_integer(out: &mut String, integer: i64) {
+    // The least integer has 19 digits.
+    let mut digits = [b'0'; 20];
+    let (mut rest, mut start) = (integer.unsigned_abs(), digits.len());
+    loop {
+        start -= 1;
+        digits[start] += (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if integer < 0 {
+        out.push('-');
+    }
+    out.push_str(std::str::from_utf8(&digits[start..]).unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_have_their_digits() {
+        for integer in [0, 7, -1, 10, -90, 1_000_000_000, i64::MAX, i64::MIN] {
+            let mut text = String::new();
+            push_integer(&mut text, integer);
+            assert_eq!(text, integer.to_string());
         }
     }
 }

@@ -271,19 +271,27 @@ fn a_written_message_is_that_of_the_tree() {
         part: Vec::new(),
     };
     for version in [AddressingVersion::V200408, AddressingVersion::V200508] {
-        let addressing = Addressing {
-            reply_to: Some(to.clone()),
-            to: Some("urn:to".into()),
+        // Headers that are texts alone, and others.
+        let plain = Envelope::new(Addressing {
+            to: Some("urn:to?<&>\"\r\u{0}".into()),
+            message_id: Some("urn:uuid:2".into()),
+            relates_to: Some("".into()),
             ..Addressing::new(version, "urn:x/Do")
-        };
-        let head = Envelope::new(addressing).with_header(Element::new(Name::new("urn:x", "H")));
-        let body = Body::of(&namespace(), "Do", &message);
-        let tree = body.clone().into_element().unwrap();
-        let written = LazyEnvelope {
-            head: head.clone(),
-            body: vec![body],
-        };
-        let (lazily, by_tree) = (written.to_text(), head.with_body(tree).to_text());
-        assert_eq!(lazily, by_tree);
+        });
+        let mut referring = plain.clone();
+        referring.addressing.reply_to = Some(to.clone());
+        let further = plain
+            .clone()
+            .with_header(Element::new(Name::new("urn:x", "H")));
+        for head in [plain, referring, further] {
+            let body = Body::of(&namespace(), "Do", &message);
+            let tree = body.clone().into_element().unwrap();
+            let written = LazyEnvelope {
+                head: head.clone(),
+                body: vec![body],
+            };
+            let (lazily, by_tree) = (written.to_text(), head.with_body(tree).to_text());
+            assert_eq!(lazily, by_tree);
+        }
     }
 }

@@ -325,6 +325,13 @@ impl<'i> Tokens<'i> {
             {
                 return Ok(Some(self.end()));
             }
+            // Repeated elements, without a look at each byte of their tags.
+            if let Some(qname) = self.tag.qname
+                && self.pieces.take_start(qname)
+            {
+                self.start_tag(qname, "")?;
+                return Ok(Some(Token::Start));
+            }
             let piece = self.pieces.next().map_err(|reason| self.fail(reason))?;
             let first = !std::mem::replace(&mut self.begun, true);
             let (text, literal) = match piece {
