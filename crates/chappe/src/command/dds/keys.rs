@@ -53,8 +53,17 @@ pub(crate) fn run(flags: &DdsKeys, json: bool) -> Outcome {
 
 /// Refused: this program has no plugins of DDS Security.
 #[cfg(not(feature = "dds-security"))]
-pub(crate) fn run(_: &DdsKeys, _: bool) -> Outcome {
-    let failure = Failure::new("this program was built without DDS Security");
+pub(crate) fn run(flags: &DdsKeys, _: bool) -> Outcome {
+    let DdsKeys {
+        directory,
+        name,
+        topics,
+        days,
+    } = flags;
+    let failure = Failure::new(format!(
+        "no files for {name} in {} (topics {topics:?}, {days} days): this program was built without DDS Security",
+        directory.display()
+    ));
     Err(failure
         .hint("build it with `--features dds-security`, or with `full`, which packages have"))
 }
