@@ -78,8 +78,9 @@ def behind(address: str, seconds: float) -> dict:
             first.setdefault(name, last[name])
     lags.sort()
     rates = [(last[name][1] - first[name][1]) / (last[name][0] - first[name][0]) for name in names]
-    return {"streams": len(names), "asked": len(lags), "max_ms": lags[-1][0], "slowest": lags[-1][1],
-            "median_ms": part([lag for lag, _ in lags], 0.5), "rate_min": min(rates)}
+    times = [lag for lag, _ in lags]
+    return {"streams": len(names), "asked": len(lags), "max_ms": times[-1], "slowest": lags[-1][1],
+            "median_ms": part(times, 0.5), "p99_ms": part(times, 0.99), "rate_min": min(rates)}
 
 
 if __name__ == "__main__":

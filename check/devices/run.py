@@ -23,6 +23,8 @@ METRICS = 500
 DEVICES = 40
 PERIOD_MS = 25
 BEHIND_MS_MAX = 200
+# A process that is not scheduled for a while must not decide: the bound above is that of 99 of 100 answers.
+STALL_MS_MAX = 1000
 # One after another, forty devices take 40 s to leave.
 LATER_S_MAX = 5
 ANSWER_MS_MAX = 20
@@ -128,9 +130,9 @@ def followed(cable: Cable, chappe: str) -> None:
     _, line = behind.wait_line("{", 60)
     result = json.loads(line)
     print(f"   {json.dumps(result)}")
-    expect(result["max_ms"] <= BEHIND_MS_MAX,
-           f"{result['streams']} streams were {result['max_ms']:.0f} ms behind at most, {result['median_ms']:.0f} ms "
-           f"in the middle, with syncs of 30 ms")
+    expect(result["p99_ms"] <= BEHIND_MS_MAX and result["max_ms"] <= STALL_MS_MAX,
+           f"{result['streams']} streams were {result['p99_ms']:.0f} ms behind at p99, {result['max_ms']:.0f} ms at most, "
+           f"{result['median_ms']:.0f} ms in the middle, with syncs of 30 ms")
     expect(result["rate_min"] >= 0.9 * 1000 / PERIOD_MS, f"each stream stored {result['rate_min']:.1f} stretches a "
            f"second at least")
     expect(started.stop() == 0, "the node drains and ends with 0")

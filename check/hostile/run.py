@@ -2,7 +2,7 @@
 
     python3 check/hostile/run.py CHAPPE WORK [PART...]     parts: discovery forged crowd claims device documents
                                                            attached rest reading registry exchange links clear
-                                                           mistakes
+                                                           proxy captures mistakes
 
 1. discovery: a flood of generated datagrams from forged addresses; outgoing traffic is counted.
 2. forged:    Byes and Hellos that lie about a live, bound device.
@@ -16,7 +16,9 @@
 6. exchange:  HTTP between nodes: strangers' contact points, pulls that are never read, hostile documents and origins.
 7. links:     blank lines, contact points on the node's own host behind a proxy, strangers who unsubscribe.
 8. clear:     elements that would be sent in clear text, and CURVE keys that are not allowed.
-9. mistakes:  mistakes of operators; each ends with exit code 2, an error and a hint.
+9. proxy:     a network with many addresses fills the subscriptions of a discovery proxy, and its sinks never answer.
+   captures:  captures with losses, damage and control characters; large values by EXI.
+10. mistakes: mistakes of operators; each ends with exit code 2, an error and a hint.
 
 Standard library only; runs as root. Each part prints and judges its figures.
 """
@@ -32,6 +34,7 @@ sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 import attached  # noqa: E402
+import captures  # noqa: E402
 import claims  # noqa: E402
 import clear  # noqa: E402
 import crowd  # noqa: E402
@@ -42,6 +45,7 @@ import exchange  # noqa: E402
 import forged  # noqa: E402
 import links  # noqa: E402
 import mistakes  # noqa: E402
+import proxy  # noqa: E402
 import reading  # noqa: E402
 import registry  # noqa: E402
 import rest as rest_part  # noqa: E402
@@ -49,7 +53,7 @@ from network import Cable, CheckFailed, Process, until  # noqa: E402
 from wire import measured  # noqa: E402
 
 PARTS = ["discovery", "forged", "crowd", "claims", "device", "documents", "attached", "rest", "reading", "registry",
-         "exchange", "links", "clear", "mistakes"]
+         "exchange", "links", "clear", "proxy", "captures", "mistakes"]
 ON_THIS_HOST = '[exchange]\ncontact = ["127.0.0.0/8"]\n'
 THERMOMETER = HERE.parent / "sdc" / "thermometer.toml"
 
@@ -105,9 +109,11 @@ def attack(cable: Cable, chappe: str, parts: list[str]) -> None:
         print(f"-- {part}", flush=True)
         start = time.monotonic()
         processes = []
-        if part not in ("device", "crowd"):
+        of_one, of_many = proxy.prepare(cable) if part == "proxy" else ([], [])
+        if part not in ("device", "crowd", "captures"):
             # Contact points on this host are tried out by the part "exchange".
-            more = {"exchange": ON_THIS_HOST, "clear": clear.CONTACTS, "reading": reading.PATIENT}.get(part, "")
+            more = {"exchange": ON_THIS_HOST, "clear": clear.CONTACTS, "reading": reading.PATIENT,
+                    "proxy": proxy.CONFIG}.get(part, "")
             node, told, folder = start_node(cable, chappe, f"node-{part}", more)
             processes.append(node)
         if part == "discovery":
@@ -168,6 +174,12 @@ def attack(cable: Cable, chappe: str, parts: list[str]) -> None:
             nodes = ((origin, origin_told), (friend, friend_told), (node, told))
             attacked, *readers = (under_attack(cable, *one, ready["endpoint"]) for one in nodes)
             clear.check(attacked, origin_told["exchange"]["sessions"], *readers)
+        if part == "proxy":
+            proxy.check(cable, of_one, of_many, node)
+        if part == "captures":
+            device, ready = start_device(cable, chappe, "A", "device-coded")
+            processes.append(device)
+            captures.check(chappe, cable.work, device_part.Target(cable, device, ready))
         if part == "mistakes":
             mistakes.check(cable, chappe, told["address"])
         for process in processes:

@@ -5,10 +5,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::distinguished_name::split;
-use crate::{DistinguishedName, Error, hex_decode_32, hex_encode};
+use crate::{DistinguishedName, Error, der, hex_decode_32, hex_encode};
 
 /// The prefix of a fingerprint as text.
 const SHA256: &str = "sha256:";
+/// The prefix of the endpoints of devices among the URIs of a certificate.
+const ENDPOINT: &str = "urn:uuid:";
 /// The text between the subject and the issuer. A semicolon in a name is escaped (RFC 4514, section 2.4).
 const ISSUER: &str = "issuer=";
 
@@ -17,6 +19,7 @@ const ISSUER: &str = "issuer=";
 pub struct ClientCertificate {
     subject: Option<DistinguishedName>,
     issuer: Option<DistinguishedName>,
+    endpoint: Option<String>,
     fingerprint: [u8; 32],
 }
 
@@ -30,8 +33,28 @@ impl ClientCertificate {
         Self {
             subject: DistinguishedName::of_certificate(certificate),
             issuer: DistinguishedName::issuer_of_certificate(certificate),
+            endpoint: endpoint(certificate).map(str::to_owned),
             fingerprint,
         }
+    }
+
+    /// The subject; `None` if it is empty or too long.
+    #[must_use]
+    pub fn subject(&self) -> Option<&DistinguishedName> {
+        self.subject.as_ref()
+    }
+
+    /// The subject of the authority that has signed it; `None` if it is empty or too long.
+    #[must_use]
+    pub fn issuer(&self) -> Option<&DistinguishedName> {
+        self.issuer.as_ref()
+    }
+
+    /// The endpoint (`urn:uuid:…`) of the device that the certificate names; `None` if it names none or several. It is
+    /// as true as whoever signed it: a certificate that is trusted by its fingerprint may name any.
+    #[must_use]
+    pub fn endpoint(&self) -> Option<&str> {
+        self.endpoint.as_deref()
     }
 
     /// The name that only this certificate has.
@@ -52,6 +75,16 @@ impl ClientCertificate {
             _ => self.fingerprint(),
         }
     }
+}
+
+/// The one endpoint that a certificate names.
+fn endpoint(certificate: &[u8]) -> Option<&str> {
+    let is_endpoint = |uri: &&str| {
+        let uuid = uri.strip_prefix(ENDPOINT);
+        uuid.is_some_and(|uuid| uuid.len() == 36 && uuid.is_ascii())
+    };
+    let mut all = der::uris(certificate).filter(is_endpoint);
+    all.next().filter(|_| all.next().is_none())
 }
 
 /// The name of a certificate.

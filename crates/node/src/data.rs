@@ -27,7 +27,7 @@ use std::sync::Arc;
 use chappe_identity::{Key, Token, TokenHash};
 use chappe_log::Store;
 use chappe_transport::key_file;
-use chappe_transport::tls::{self, Mutual};
+use chappe_transport::tls::{self, Files, Mutual};
 
 use crate::StartError;
 use crate::accounts::{
@@ -247,6 +247,10 @@ pub(crate) fn device_tls(config: &Config, name: &str, key: &Key) -> Result<Mutua
     }
     let files = settings.files(&config.data_directory);
     let files = files.map_err(|(key, problem)| StartError::Config(format!("{key}: {problem}")))?;
+    let files = Files {
+        is_proxy: config.discovery.proxy.tls,
+        ..files
+    };
     let uri = format!("urn:chappe:node:{}", key.public());
     files.load(name, &uri).map_err(StartError::DeviceTls)
 }

@@ -142,6 +142,8 @@ pub struct SubscribeSettings {
     pub idle: Duration,
     /// Time that it spends on each sample.
     pub take_for: Duration,
+    /// It spends twice that from this time after the first sample on.
+    pub slows_after: Option<Duration>,
     /// Maximum number of bytes in flight to it, over sessions.
     pub window_bytes: u64,
     /// Acknowledge after this many samples, over sessions.

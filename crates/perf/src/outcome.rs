@@ -131,6 +131,11 @@ pub struct PublisherPhase {
     pub period_us: Option<f64>,
     /// Lateness of samples that had a scheduled time.
     pub late: Option<Times>,
+    /// At the end: the pacer sends faster below this number of samples in flight; 0: it has no such bound.
+    pub low_threshold: u64,
+    /// At the end: the pacer sends slower or waits above this number of samples in flight, W of NAPA; 0: it has no
+    /// such bound.
+    pub high_threshold: u64,
     /// Share of the time that the window was full and nothing could be written.
     pub blocked_share: f64,
     /// Samples dropped at this end.

@@ -400,6 +400,7 @@ impl Phase {
         drain_s: Option<f64>,
     ) -> PublisherPhase {
         let tally = self.tally;
+        let status = self.pacer.status();
         let rate_per_s = tally.sent as f64 / seconds.max(1e-9);
         PublisherPhase {
             phase: self.number,
@@ -414,6 +415,8 @@ impl Phase {
             occupation_max: acknowledges.then_some(tally.occupation_max),
             period_us: tally.period_us(),
             late: tally.late.summary(),
+            low_threshold: status.low_threshold,
+            high_threshold: status.high_threshold,
             blocked_share: tally.blocked.as_secs_f64() / seconds.max(1e-9),
             dropped: since(counters.dropped, tally.counters.dropped),
             drain_s,

@@ -43,7 +43,10 @@ pub(super) fn run(
                 inlet.echo()?;
             }
             if !settings.take_for.is_zero() {
-                sleep_until(clock.at(now + settings.take_for), Duration::ZERO);
+                let slows = settings.slows_after.zip(first);
+                let is_slower = slows.is_some_and(|(after, first)| now >= first + after);
+                let take_for = settings.take_for * (1 + u32::from(is_slower));
+                sleep_until(clock.at(now + take_for), Duration::ZERO);
             }
             let row = subscriber.interval.begun + settings.interval;
             if subscriber.complete || clock.now() >= row {

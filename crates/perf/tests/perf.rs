@@ -52,6 +52,7 @@ fn subscribing(endpoint: &str, reliable: bool) -> SubscribeSettings {
         wait: SOON,
         idle: SOON,
         take_for: Duration::ZERO,
+        slows_after: None,
         window_bytes: 64 << 20,
         acknowledge_every: 1,
         acknowledge_delay: Duration::from_millis(1),
@@ -157,6 +158,23 @@ fn every_sample_is_taken_once_whatever_the_pacer() {
         assert!(sent.occupation_max <= Some(most), "{sent:?}");
         assert!(sent.drain_s.is_some());
     }
+}
+
+#[test]
+fn a_subscriber_slows_down_after_a_time() {
+    let settings = PublishSettings {
+        count: Some(50),
+        window: 1,
+        ..publishing()
+    };
+    let (_, _, subscribed) = run(&settings, |one| {
+        one.take_for = Duration::from_millis(4);
+        one.slows_after = Some(Duration::from_millis(40));
+    })
+    .expect("it runs");
+    // At most eleven took 4 ms, the others 8 ms; the last one is not waited for.
+    let seconds = subscribed[0].phases[0].seconds;
+    assert!(seconds >= 0.34, "{seconds}");
 }
 
 #[test]

@@ -72,33 +72,53 @@ impl<E: std::error::Error> From<E> for Failure {
 /// The result of a command.
 pub type Outcome = Result<(), Failure>;
 
-/// Prints a line to standard output; a closed pipe silently ends the program.
+/// Prints a line to standard output; a closed pipe silently ends the program. It may contain text of strangers:
+/// unchanged to a file or pipe, without characters that change what is shown to a terminal.
 pub fn line(text: impl fmt::Display) {
+    styled("", text);
+}
+
+/// The same after a sequence of the program's own that a terminal obeys, such as a word in a colour.
+pub fn styled(sequence: &str, text: impl fmt::Display) {
     let mut out = std::io::stdout().lock();
-    if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
+    let text = text.to_string();
+    let text = line_for(&text, out.is_terminal());
+    let written = writeln!(out, "{sequence}{text}").and_then(|()| out.flush());
+    if written.is_err() {
         std::process::exit(0);
     }
 }
 
-/// Prints a message of a stranger to standard output: unchanged to a file or pipe, without characters that change what
-/// is shown to a terminal.
-pub fn received(text: &str) {
-    line(received_for(text, std::io::stdout().is_terminal()));
-}
-
-fn received_for(text: &str, is_terminal: bool) -> Cow<'_, str> {
+fn line_for(text: &str, is_terminal: bool) -> Cow<'_, str> {
     match is_terminal {
         true => clean_lines(text).into(),
         false => text.into(),
     }
 }
 
-/// Prints a JSON document on one line.
+/// Prints a JSON document on one line. Characters that change what a terminal shows are escaped, as JSON demands only of
+/// those below U+0020.
 pub fn json(value: &impl Serialize) {
     match serde_json::to_string(value) {
-        Ok(text) => line(text),
+        Ok(text) => line(escaped(&text)),
         Err(error) => note(format_args!("cannot print the result as JSON: {error}")),
     }
+}
+
+/// A JSON document with invisible characters, which are in strings alone, as escapes.
+fn escaped(json: &str) -> Cow<'_, str> {
+    if !json.contains(is_invisible) {
+        return json.into();
+    }
+    let mut text = String::with_capacity(json.len() + 16);
+    for character in json.chars() {
+        match is_invisible(character) {
+            // All are in the first plane.
+            true => text.push_str(&format!("\\u{:04x}", u32::from(character))),
+            false => text.push(character),
+        }
+    }
+    text.into()
 }
 
 /// Prints a message to standard error, without characters that change what a terminal shows.
@@ -248,13 +268,23 @@ mod tests {
     }
 
     #[test]
-    fn received_text_is_cleaned_for_terminals_alone() {
+    fn lines_are_cleaned_for_terminals_alone() {
         let text = "<a>\u{1b}]0;x\u{7}\n\u{202e}b</a>";
-        assert_eq!(received_for(text, false), text);
+        assert_eq!(line_for(text, false), text);
         assert_eq!(
-            received_for(text, true),
+            line_for(text, true),
             "<a>\u{fffd}]0;x\u{fffd}\n\u{fffd}b</a>"
         );
+    }
+
+    #[test]
+    fn json_of_strangers_is_the_same_text_without_invisible_characters() {
+        let text = "a\u{9b}31m\u{7f}\u{202e}\u{1b}é\n";
+        let json = serde_json::to_string(text).unwrap();
+        let printed = escaped(&json);
+        assert_eq!(printed, r#""a\u009b31m\u007f\u202e\u001bé\n""#);
+        assert_eq!(serde_json::from_str::<String>(&printed).unwrap(), text);
+        assert!(matches!(escaped("{\"a\":1}"), Cow::Borrowed(_)));
     }
 
     #[test]

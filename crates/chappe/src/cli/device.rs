@@ -285,6 +285,17 @@ pub(crate) struct DeviceTls {
         hide_short_help = true
     )]
     pub usages: Vec<Usage>,
+    /// Accept no certificate that a revocation list in this file names.
+    #[arg(
+        long,
+        value_name = "PEM",
+        requires = "device_authorities",
+        hide_short_help = true
+    )]
+    pub revocation_lists: Option<PathBuf>,
+    /// Rely on a discovery proxy that announces itself if its certificate is for this usage; may be repeated.
+    #[arg(long = "proxy-usage", value_name = "OID", hide_short_help = true)]
+    pub proxy_usages: Vec<Usage>,
     /// Accept certificates of the authorities whatever names they have.
     #[arg(long, requires = "device_authorities", hide_short_help = true)]
     pub any_name: bool,

@@ -3,7 +3,6 @@
 use chappe_device::client::Found;
 use chappe_device::conformance::{self, CLAUSES, Finding, Options, Report, State};
 use chappe_identity::{AddressPolicy, Contact};
-use chappe_transport::http::{Client, ClientLimits};
 use serde_json::json;
 
 use super::find::clean;
@@ -20,18 +19,18 @@ pub(crate) fn run(flags: DeviceCheck, json: bool) -> Outcome {
     };
     network::block_on(async {
         let (contact, found) = locate(&flags, device).await?;
+        let (tls, _) = security(&flags.network.tls)?;
         let options = Options {
             dialect: flags.dialect.or(found.as_ref().map(|found| found.dialect)),
             endpoint: found.map(|found| found.endpoint),
             events: flags.events,
             limit: flags.limit,
+            tls: Some(tls),
             ..Options::new(contact.clone())
         };
-        let (tls, _) = security(&flags.network.tls)?;
-        let client = Client::to_devices(ClientLimits::default(), Some(&tls));
         output::progress(format_args!("checking {contact}"));
         let report = tokio::select! {
-            report = conformance::check(&options, client) => report.map_err(failure)?,
+            report = conformance::check(&options) => report.map_err(failure)?,
             result = network::interrupted() => {
                 result?;
                 return Err(Failure::new("interrupted before the end of the check"));

@@ -182,7 +182,7 @@ async fn list(flags: LinkList, json: bool) -> Outcome {
         } else {
             if flags.watch && output::colour() {
                 // ANSI: cursor to the upper left, clear the screen.
-                output::line("\u{1b}[H\u{1b}[2J");
+                output::styled("\u{1b}[H\u{1b}[2J", "");
             }
             print_list(&answer);
         }

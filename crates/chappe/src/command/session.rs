@@ -281,7 +281,10 @@ pub(crate) fn security(flags: &DeviceTls) -> Result<(Security, bool), Failure> {
         key: flags.key.clone(),
         authorities: flags.device_authorities.clone(),
         fingerprints: flags.device_fingerprints.clone(),
+        revocation_lists: flags.revocation_lists.clone(),
         usages: flags.usages.clone(),
+        proxy_usages: flags.proxy_usages.clone(),
+        is_proxy: false,
         any_name: flags.any_name,
     };
     let mutual = files.load("chappe", "urn:chappe:client").map_err(|error| {

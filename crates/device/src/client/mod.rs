@@ -175,6 +175,8 @@ struct Shared {
     http: Client,
     /// For small answers.
     small: Client,
+    /// For discovery proxies whose certificates have the usages of proxies, if these are configured.
+    certified: Option<Client>,
     drops: Drops,
     orders: mpsc::Sender<Order<Command>>,
     seen: broadcast::Sender<Seen>,
@@ -249,6 +251,7 @@ impl DeviceClient {
                 },
                 options.tls.as_ref(),
             ),
+            certified: Client::to_proxies(options.http.clone(), options.tls.as_ref()),
             options,
             drops,
             orders,

@@ -3,7 +3,8 @@
 //! Proxies of the options are trusted: [`chappe_dpws::discovery::Managed`] checks them, and while one answers, the
 //! client asks it instead of the multicast groups. A proxy that only announced itself is asked as well, and nothing
 //! else: it silences no multicast, names no addresses beyond the policy, and changes nothing about a known device. One
-//! whose certificate proves it (https) counts like a configured one once it has answered.
+//! whose certificate has the usages of proxies ([`Mutual::proxy_usages`](chappe_transport::tls::Mutual::proxy_usages))
+//! counts like a configured one once it has answered.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -17,6 +18,7 @@ use chappe_identity::{Contact, Scheme};
 use chappe_machine::{Input, Output};
 use chappe_soap::EndpointReference;
 use chappe_transport::Hop;
+use chappe_transport::http::Client;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -40,6 +42,8 @@ pub struct ProxyUse {
     pub contact: Contact,
     /// Whether it is configured, or proven by its certificate.
     pub is_trusted: bool,
+    /// Whether it is not configured, and its certificate has the usages of proxies.
+    pub is_certified: bool,
     /// Whether it answers. While a trusted one does, multicast is silent.
     pub answers: bool,
 }
@@ -74,6 +78,7 @@ impl Proxies {
             .map(|contact| ProxyUse {
                 contact: contact.clone(),
                 is_trusted: true,
+                is_certified: false,
                 answers: false,
             })
             .collect();
@@ -112,7 +117,7 @@ impl Proxies {
         }
     }
 
-    /// Trusts a proxy that was heard. It becomes the last one, as in the machine. Returns whether there is room.
+    /// Trusts a certified proxy that was heard. It becomes the last one, as in the machine. Returns whether there is room.
     fn trust(&self, contact: &Contact) -> bool {
         let mut known = self.known();
         let trusted = known.iter().filter(|one| one.is_trusted).count();
@@ -122,6 +127,7 @@ impl Proxies {
         };
         let mut one = known.remove(position);
         one.is_trusted = true;
+        one.is_certified = true;
         known.push(one);
         true
     }
@@ -149,6 +155,7 @@ impl Proxies {
         known.push(ProxyUse {
             contact: contact.clone(),
             is_trusted: false,
+            is_certified: false,
             answers: false,
         });
         Heard::New
@@ -231,25 +238,29 @@ impl OutputHandler<Managed> for Outputs {
 
 /// Asks a trusted proxy for itself.
 async fn check(shared: &Arc<Shared>, proxy: usize) {
-    let Some(one) = shared.proxies.trusted(proxy) else {
-        return;
-    };
+    if let Some(one) = shared.proxies.trusted(proxy) {
+        let answered = is_proxy(shared, &one).await;
+        let checked = Input::Receive(Checked { proxy, answered });
+        let _ = shared.proxies.inputs.send(Some(checked)).await;
+    }
+}
+
+/// Whether a proxy answers a search for itself.
+async fn is_proxy(shared: &Arc<Shared>, one: &ProxyUse) -> bool {
     let dialect = shared.options.dialects.first().copied().unwrap_or_default();
     let search = Search {
         types: vec![dialect.proxy_type()],
         ..Search::default()
     };
-    let asking = directed::probe(shared, &shared.small, &one.contact, &search, dialect);
-    let answered = match timeout(TIME_LIMIT, asking).await {
+    let http = shared.http_of(one, &shared.small);
+    let asking = directed::probe(shared, http, &one.contact, &search, dialect);
+    match timeout(TIME_LIMIT, asking).await {
         Ok(Ok(_)) => true,
         // A fault is an answer, of a proxy of another dialect.
         Ok(Err(error)) => {
-            if one.answers {
-                shared.note(
-                    Hop::Discovery,
-                    &one.contact.address.ip().to_string(),
-                    &error,
-                );
+            if one.answers || one.is_certified {
+                let peer = one.contact.address.ip().to_string();
+                shared.note(Hop::Discovery, &peer, &error);
             }
             matches!(
                 error,
@@ -257,12 +268,16 @@ async fn check(shared: &Arc<Shared>, proxy: usize) {
             )
         }
         Err(_) => false,
-    };
-    let checked = Input::Receive(Checked { proxy, answered });
-    let _ = shared.proxies.inputs.send(Some(checked)).await;
+    }
 }
 
 impl Shared {
+    /// The client for a proxy: one that is trusted by its certificate has to show it on each connection.
+    fn http_of<'s>(&'s self, one: &ProxyUse, other: &'s Client) -> &'s Client {
+        let certified = self.certified.as_ref().filter(|_| one.is_certified);
+        certified.unwrap_or(other)
+    }
+
     /// Asks every proxy that may answer; the matches arrive like those of other searches.
     pub(super) fn ask_proxies(self: &Arc<Self>, search: &Search, id: u64) {
         for one in self.proxies.all() {
@@ -291,7 +306,7 @@ impl Shared {
                 for dialect in &shared.options.dialects {
                     let asked = EndpointReference::new(endpoint.clone());
                     let content = Content::Resolve(asked);
-                    let http = &shared.small;
+                    let http = shared.http_of(&one, &shared.small);
                     let asking = directed::exchange(&shared, http, &one.contact, *dialect, content);
                     if let Ok(Content::ResolveMatches(Some(target))) = asking.await
                         && *target.endpoint.address == *endpoint
@@ -328,16 +343,21 @@ impl Shared {
                     .record(Hop::Discovery, reason, from.ip(), detail, None);
             }
         }
-        let is_secure = contact.scheme == Scheme::Https;
+        let may_be_certified = contact.scheme == Scheme::Https && self.certified.is_some();
         let shared = Arc::clone(self);
         tokio::spawn(async move {
-            let one = ProxyUse {
+            let mut one = ProxyUse {
                 contact,
                 is_trusted: false,
+                is_certified: false,
                 answers: false,
             };
             let answered = ask(&shared, &one, &Search::default()).await.is_some();
-            if answered && is_secure && shared.proxies.trust(&one.contact) {
+            one.is_certified = answered && may_be_certified;
+            if one.is_certified
+                && is_proxy(&shared, &one).await
+                && shared.proxies.trust(&one.contact)
+            {
                 let add = Some(Input::Command(Add::Add));
                 let _ = shared.proxies.inputs.send(add).await;
             }
@@ -385,7 +405,8 @@ async fn ask_in(
     search: &Search,
     dialect: Dialect,
 ) -> Option<Vec<String>> {
-    let asking = directed::probe(shared, &shared.http, &one.contact, search, dialect);
+    let http = shared.http_of(one, &shared.http);
+    let asking = directed::probe(shared, http, &one.contact, search, dialect);
     match asking.await {
         Ok(found) => {
             let mut endpoints = Vec::new();

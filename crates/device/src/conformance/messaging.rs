@@ -195,11 +195,6 @@ impl<W: Wire> Check<'_, W> {
         let verdict = so(after.answer(GET_RESPONSE_ACTION).is_some(), problem);
         self.judge(&LARGE, &after, verdict);
 
-        if url.starts_with("https:") {
-            let note = "R0001 is not checked: chunks are sent without TLS only";
-            self.report.notes.push(note.to_owned());
-            return;
-        }
         let text = self.plain_get().to_text();
         let seen = self
             .post("a Get in two chunks", post(SOAP, text, true), None)

@@ -8,7 +8,7 @@
 //! [`CLAUSES`] are the rules; [`Report`] has the state of each, and every violation with its messages. `network`
 //! questions go through the module `wire`, everything else is a judgement of texts.
 //!
-//! Not checked: security, attachments, the operations of the device's own services, rules for clients.
+//! Not checked: certificates, attachments, the operations of the device's own services, rules for clients.
 
 mod clause;
 mod description;
@@ -25,9 +25,9 @@ use std::time::Duration;
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::AppSequence;
 use chappe_dpws::exchange;
-use chappe_identity::Contact;
+use chappe_identity::{Contact, Proof, Scheme};
 use chappe_soap::{EndpointReference, Envelope, Fault, FaultCode};
-use chappe_transport::http::Client;
+use chappe_transport::http::Security;
 use chappe_xml::Name;
 use tokio::time::timeout;
 
@@ -54,6 +54,9 @@ pub struct Options {
     pub dialect: Option<Dialect>,
     /// The endpoint that discovery found, if it did.
     pub endpoint: Option<String>,
+    /// TLS with a device that has it. Default `None`. Without a certificate, the events of such a device are not
+    /// checked.
+    pub tls: Option<Security>,
     /// Time to wait for answers to multicast. Default 3.5 s: the longest delay of a device (DPWS 1.1,
     /// APP_MAX_DELAY) and a second for the way.
     pub answers: Duration,
@@ -71,6 +74,7 @@ impl Options {
             device,
             dialect: None,
             endpoint: None,
+            tls: None,
             answers: Duration::from_millis(3_500),
             events: Duration::from_secs(5),
             limit: Duration::from_secs(120),
@@ -82,8 +86,15 @@ impl Options {
 ///
 /// # Errors
 /// [`Error::Answer`] if the device does not answer a Get by HTTP at all; no port can be opened for its events.
-pub async fn check(options: &Options, client: Client) -> Result<Report, Error> {
-    let mut network = Network::open(options.device.clone(), client)?;
+pub async fn check(options: &Options) -> Result<Report, Error> {
+    let device = Contact {
+        proof: Proof {
+            endpoint: options.endpoint.clone(),
+            ..options.device.proof.clone()
+        },
+        ..options.device.clone()
+    };
+    let mut network = Network::open(device, options.tls.as_ref())?;
     check_over(options, &mut network).await
 }
 
@@ -174,9 +185,19 @@ impl<'a, W: Wire> Check<'a, W> {
         let services = self.description().await?;
         self.messaging().await;
         self.probe_by_http().await;
-        self.eventing(&services).await;
+        match self.has_sink() {
+            true => self.eventing(&services).await,
+            false => self
+                .note("events are not checked: a device with TLS sends them only to a certificate"),
+        }
         self.discovery().await;
         Ok(())
+    }
+
+    /// Whether the device can send events: those of a device with TLS need a certificate at this end, too.
+    fn has_sink(&self) -> bool {
+        let serves = self.options.tls.as_ref().is_some_and(Security::serves);
+        serves || self.options.device.scheme == Scheme::Http
     }
 
     fn id(&mut self) -> String {

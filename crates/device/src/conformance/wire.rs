@@ -10,12 +10,13 @@ use chappe_identity::{AddressPolicy, Contact, Scheme};
 use chappe_soap::udp::DISCOVERY_PORT;
 use chappe_transport::http::header::{CONTENT_TYPE, HeaderValue};
 use chappe_transport::http::{
-    Client, HeaderMap, Method, Request, Response, Server, ServerLimits, StatusCode,
+    self, Client, ClientLimits, HeaderMap, Method, Request, Response, Security, Server,
+    ServerLimits, StatusCode,
 };
 use chappe_transport::{Drops, interfaces, route_source};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -89,7 +90,8 @@ pub(super) struct Network {
 
 impl Network {
     /// Opens a sink for notifications at the address from which the device is reached.
-    pub(super) fn open(device: Contact, client: Client) -> Result<Self, Error> {
+    pub(super) fn open(device: Contact, tls: Option<&Security>) -> Result<Self, Error> {
+        let client = Client::to_devices(ClientLimits::default(), tls);
         let failed = |source| Error::Listen { at: None, source };
         let local = route_source(device.address).map_err(failed)?;
         let (sender, posted) = mpsc::channel(POSTED_MAX);
@@ -102,17 +104,17 @@ impl Network {
             let sender = Arc::clone(&sender);
             async move { take(&sender, &request) }
         };
-        let server = Server::bind(at, ServerLimits::default(), Drops::default(), handler).map_err(
-            |source| Error::Listen {
-                at: Some(local),
-                source,
-            },
-        )?;
-        let port = server.local_addr().port();
-        let sink = match local {
-            IpAddr::V4(local) => format!("http://{local}:{port}"),
-            IpAddr::V6(local) => format!("http://[{local}]:{port}"),
-        };
+        // A device with TLS sends its events to https alone.
+        let is_secured = device.scheme == Scheme::Https;
+        let tls = tls.filter(|tls| is_secured && tls.serves());
+        let (limits, drops) = (ServerLimits::default(), Drops::default());
+        let server = Server::bind_secured(at, limits, tls, drops, handler);
+        let server = server.map_err(|source| Error::Listen {
+            at: Some(local),
+            source,
+        })?;
+        let scheme = tls.map_or(Scheme::Http, |_| Scheme::Https);
+        let sink = http::base(scheme, server.local_addr());
         Ok(Self {
             device,
             local,
@@ -127,7 +129,16 @@ impl Network {
     /// The address in a URL of the device, if it may be contacted.
     fn contact(&self, url: &str) -> Result<Contact, String> {
         let checked = self.policy.check(url, self.device.address);
-        checked.map_err(|refusal| format!("{url} is not contacted: {refusal}"))
+        let contact = checked.map_err(|refusal| format!("{url} is not contacted: {refusal}"))?;
+        let is_plain = contact.scheme == Scheme::Http && self.device.scheme == Scheme::Https;
+        match is_plain {
+            true => Err(format!("{url} is not contacted: the device has https")),
+            // Whatever serves it has the certificate of the device.
+            false => Ok(Contact {
+                proof: self.device.proof.clone(),
+                ..contact
+            }),
+        }
     }
 
     async fn request(
@@ -158,12 +169,9 @@ impl Network {
     /// Posts in two chunks, on a connection of its own.
     async fn post_chunked(&self, post: &Post) -> Result<Got, String> {
         let contact = self.contact(&post.url)?;
-        if contact.scheme == Scheme::Https {
-            return Err("chunks are sent without TLS only".to_owned());
-        }
-        let limits = self.client.limits();
+        let connection = self.client.connection(&contact).await;
+        let mut stream = connection.map_err(|error| error.to_string())?;
         let exchange = async {
-            let mut stream = TcpStream::connect(contact.address).await?;
             let (first, second) = post.body.as_bytes().split_at(post.body.len() / 2);
             let head = format!(
                 "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: {}\r\nTransfer-Encoding: chunked\r\n\
@@ -182,7 +190,7 @@ impl Network {
             stream.take(HEAD_BYTES).read_to_end(&mut answer).await?;
             Ok::<_, io::Error>(answer)
         };
-        let answer = timeout(limits.connect_deadline + limits.header_deadline, exchange)
+        let answer = timeout(self.client.limits().header_deadline, exchange)
             .await
             .map_err(|_| "no answer in time".to_owned())?
             .map_err(|error| error.to_string())?;

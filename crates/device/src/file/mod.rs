@@ -38,6 +38,7 @@
 //! authorities = "ward-ca.pem"
 //! fingerprints = ["6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"]
 //! usages = ["1.2.840.10004.20701.1.1"]
+//! revocation_lists = "ward-ca.crl"
 //! ```
 //!
 //! An event with `deadline_ms` is late on a notification tree after that time: sinks count it. A field of type
@@ -282,7 +283,8 @@ impl SourceText<'_> {
             authorities: tls.authorities.as_ref().map(path),
             fingerprints: self.parsed(&tls.fingerprints, "tls.fingerprints")?,
             usages: self.parsed(&tls.usages, "tls.usages")?,
-            any_name: false,
+            revocation_lists: tls.revocation_lists.as_ref().map(path),
+            ..Files::default()
         })
     }
 

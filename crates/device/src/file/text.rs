@@ -31,6 +31,7 @@ pub(super) struct TlsText {
     pub(super) certificate: Option<String>,
     pub(super) key: Spanned<String>,
     pub(super) authorities: Option<String>,
+    pub(super) revocation_lists: Option<String>,
     #[serde(default)]
     pub(super) fingerprints: Vec<Spanned<String>>,
     #[serde(default)]

@@ -207,6 +207,7 @@ pub(super) async fn answer(host: &Weak<Shared>, request: Request) -> Response {
     serving.remember_zone(request.peer);
     let token = serving.next_token.fetch_add(1, Ordering::Relaxed);
     let peer = request.peer.ip();
+    let certificate = request.certificate.clone();
     let request = match serving.read(request, token).await {
         Ok(Ok(request)) => request,
         Ok(Err(error)) => {
@@ -233,7 +234,8 @@ pub(super) async fn answer(host: &Weak<Shared>, request: Request) -> Response {
                     None => response(&Reply::UNAVAILABLE),
                 };
             }
-            Ok(Step::Run(operation, invocation)) => {
+            Ok(Step::Run(operation, mut invocation)) => {
+                invocation.certificate.clone_from(&certificate);
                 let Some(shared) = host.upgrade() else {
                     return response(&Reply::UNAVAILABLE);
                 };

@@ -2,8 +2,10 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use chappe_dpws::hosting::Invocation;
+use chappe_identity::ClientCertificate;
 
 tokio::task_local! {
     static REQUESTER: Requester;
@@ -33,6 +35,8 @@ pub struct Requester {
     /// The address and port of its connection, which any program on its host, or a router, may use: it is
     /// no proof of who asks.
     pub address: SocketAddr,
+    /// Its certificate, which the device trusts; `None` without TLS, and if it has shown none.
+    pub certificate: Option<Arc<ClientCertificate>>,
 }
 
 impl Requester {
@@ -43,9 +47,10 @@ impl Requester {
         REQUESTER.try_with(Clone::clone).ok()
     }
 
-    pub(super) const fn of(invocation: &Invocation) -> Self {
+    pub(super) fn of(invocation: &Invocation) -> Self {
         Self {
             address: invocation.peer,
+            certificate: invocation.certificate.clone(),
         }
     }
 

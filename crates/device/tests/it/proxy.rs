@@ -11,6 +11,7 @@ use crate::common::{client, client_options, endpoint, host_options, in_time, the
 use chappe_device::client::{Found, ProxyUse, Search, Seen, Way};
 use chappe_device::host::ProxyAddress;
 use chappe_device::proxy::ProxyNews;
+use chappe_device::tls::{Mutual, Usage};
 use chappe_device::{
     ClientOptions, DeviceClient, DeviceHost, DiscoveryProxy, HostOptions, Key, ProxyOptions,
     Selection,
@@ -215,4 +216,79 @@ async fn devices_register_by_https_and_a_certified_proxy_is_asked() {
     in_time("described", client.describe(&found)).await.unwrap();
     client.close().await;
     host.stop().await;
+}
+
+/// How a client uses a proxy that announces itself, and shows a certificate for the usage or not.
+async fn heard(address: &str, usage: &Usage, is_shown: bool, is_asked: bool) -> (ProxyUse, Drops) {
+    let seed = || chappe_transport::seed().unwrap();
+    let keys = [(); 2].map(|()| Key::from(chappe_identity::Key::from_seed(seed())));
+    let [of_proxy, of_client] = keys;
+    let of_proxy = of_proxy.tls(match is_shown {
+        true => std::slice::from_ref(usage),
+        false => &[],
+    });
+    let of_client = of_client.tls(&[]);
+    let pinned = |one: &Mutual| one.fingerprint().into_iter().collect();
+    let of_client = of_client
+        .trust(pinned(&of_proxy))
+        .proxy_usages(match is_asked {
+            true => vec![usage.clone()],
+            false => Vec::new(),
+        });
+    let of_proxy = of_proxy.trust(pinned(&of_client));
+    let drops = Drops::default();
+    let options = ClientOptions {
+        tls: Some(of_client.security()),
+        ..client_options()
+    };
+    let client = DeviceClient::start(options, drops.clone()).unwrap();
+    let options = ProxyOptions {
+        selection: Selection::Addresses(vec![address.parse().unwrap()]),
+        listen: Some(format!("{address}:0").parse().unwrap()),
+        tls: Some(of_proxy.security()),
+        plain: false,
+        ..ProxyOptions::new(endpoint())
+    };
+    let proxy = DiscoveryProxy::start(options, Drops::default()).unwrap();
+    let at = proxy.address().unwrap();
+    let one = || {
+        let mut all = client.proxies().into_iter();
+        all.find(|one| one.contact.address == at)
+    };
+    until("heard", || one().is_some_and(|one| one.answers)).await;
+    let refused = || {
+        drops
+            .entries()
+            .iter()
+            .any(|drop| drop.detail.contains("usage"))
+    };
+    until("judged", || {
+        !is_asked || refused() || one().is_some_and(|one| one.is_trusted)
+    })
+    .await;
+    let one = one().unwrap();
+    client.close().await;
+    proxy.stop().await;
+    (one, drops)
+}
+
+#[tokio::test]
+async fn a_proxy_that_announces_itself_is_trusted_only_by_the_usage_of_its_certificate() {
+    // Of the numbers for documentation (RFC 5612).
+    let usage: Usage = "1.3.6.1.4.1.32473.1".parse().unwrap();
+    for (address, is_shown, is_asked) in [
+        ("127.0.8.4", true, true),
+        ("127.0.8.5", false, true),
+        ("127.0.8.6", true, false),
+    ] {
+        let (one, drops) = heard(address, &usage, is_shown, is_asked).await;
+        let is_trusted = is_shown && is_asked;
+        let got = (one.is_trusted, one.is_certified);
+        assert_eq!(
+            got,
+            (is_trusted, is_trusted),
+            "{address}: {:?}",
+            drops.entries()
+        );
+    }
 }

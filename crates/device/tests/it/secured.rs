@@ -1,12 +1,16 @@
 //! Goal: a device and its client talk with TLS alone, know each other by their certificates, and say which certificate
 //! is not accepted and why. Method: both on the loopback, with certificates of their keys and from files.
 
+use std::convert::Infallible;
 use std::path::Path;
 use std::time::Duration;
 
 use chappe_device::client::{Delivery, Description, Found};
 use chappe_device::tls::{Files, Mutual};
-use chappe_device::{ClientOptions, DeviceClient, DeviceHost, Error, HostOptions, Key};
+use chappe_device::{
+    ClientOptions, Device, DeviceClient, DeviceHost, Error, Fault, HostOptions, Key, Message,
+    Requester, Service,
+};
 use chappe_transport::Drops;
 use chappe_transport::http::ServerLimits;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -99,6 +103,85 @@ async fn both_ends_know_each_other_by_certificates_of_their_keys() {
     drop(events);
     client.close().await;
     host.stop().await;
+}
+
+/// What an operation learned of its requester.
+#[derive(Message, Debug, PartialEq)]
+struct Asker {
+    fingerprint: Option<String>,
+    endpoint: Option<String>,
+    subject: Option<String>,
+}
+
+/// The certificate of the requester, as the operation sees it.
+fn asker() -> Asker {
+    let requester = Requester::current().unwrap();
+    let certificate = requester.certificate;
+    let text = |it: &dyn ToString| it.to_string();
+    Asker {
+        fingerprint: certificate.as_ref().map(|it| text(&it.fingerprint())),
+        endpoint: certificate
+            .as_ref()
+            .and_then(|it| it.endpoint().map(str::to_owned)),
+        subject: certificate
+            .as_ref()
+            .and_then(|it| it.subject().map(|subject| text(subject))),
+    }
+}
+
+#[tokio::test]
+async fn an_operation_learns_whose_certificate_asks() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = key();
+    let (first, second) = (key(), key());
+    let of_file = Files {
+        authorities: None,
+        ..from_file(folder.path(), "monitor", "urn:x:y", &[])
+    };
+    let of_file = of_file.load("", "").unwrap();
+    let mut server = own.tls(&[]).optional_clients();
+    for other in [&first.tls(&[]), &second.tls(&[]), &of_file] {
+        server = trusting(server, other);
+    }
+    let mut service = Service::new("https://example.org/asked", "Asked");
+    service.operation("Who", async |(): ()| Ok::<_, Fault>(asker()));
+    // Also after the operation has waited, in a task of its own.
+    service.operation("WhoLater", async |(): ()| {
+        tokio::task::yield_now().await;
+        Ok::<_, Fault>(asker())
+    });
+    let endpoint = own.endpoint().to_owned();
+    let device = Device::new(own)
+        .model("Example", "A1")
+        .name("asked")
+        .service(service)
+        .options(host_options("127.0.3.10"))
+        .tls(&server);
+    let device = device.start().await.unwrap();
+    let name = |key: &Key| Some(key.endpoint().to_owned());
+    let subject = |text: &str| Some(format!("CN={text}"));
+    let shown = |tls: &Mutual| tls.fingerprint().map(|it| format!("sha256:{it}"));
+    for (tls, endpoint_of, subject) in [
+        (first.tls(&[]), name(&first), subject(first.endpoint())),
+        (second.tls(&[]), name(&second), subject(second.endpoint())),
+        (of_file, None, subject("monitor")),
+        (Mutual::anonymous(), None, None),
+    ] {
+        let expected = Asker {
+            fingerprint: shown(&tls),
+            endpoint: endpoint_of,
+            subject,
+        };
+        let client = client(&trusting(tls, &server));
+        let description = describe(&client, &endpoint).await.unwrap();
+        for operation in ["Who", "WhoLater"] {
+            let service = &description.services[0];
+            let answer = client.invoke::<_, Asker, Infallible>(service, operation, &());
+            assert_eq!(answer.await.unwrap(), expected);
+        }
+        client.close().await;
+    }
+    device.stop().await;
 }
 
 #[tokio::test]

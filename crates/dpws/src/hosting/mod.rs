@@ -16,6 +16,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chappe_identity::ClientCertificate;
 use chappe_soap::wsdl::{OperationKind, Wsdl};
 use chappe_soap::{Body, EndpointReference, Fault, LazyEnvelope};
 use chappe_xml::{Element, Name, Str};
@@ -283,6 +284,9 @@ pub struct Invocation {
     pub token: Token,
     /// The client.
     pub peer: SocketAddr,
+    /// The verified certificate of the client, if it has shown one. The machine decides nothing by it, and leaves it
+    /// `None`: whoever runs the operation adds it.
+    pub certificate: Option<Arc<ClientCertificate>>,
     /// The service.
     pub service_id: Str,
     /// The name of the operation.

@@ -266,6 +266,7 @@ impl Device {
         let invocation = Invocation {
             token: request.token,
             peer: request.peer,
+            certificate: None,
             service_id: service.service_id.clone(),
             operation: operation.name.clone(),
             kind: operation.kind,

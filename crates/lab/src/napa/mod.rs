@@ -4,12 +4,13 @@
 //!
 //! | part | content |
 //! |---|---|
-//! | `simulation` | the product's pacers in front of a simulated bottleneck; only this is judged |
+//! | `simulation` | the product's pacers in front of a simulated bottleneck |
 //! | `zeromq` | between two processes, over the sessions of links |
 //! | `dds` | the same, over DDS |
+//! | `ddsperf` | `chappe perf` over DDS, next to the program of Cyclone DDS |
 //!
-//! The last two run on plain loopback and through a bottleneck, DDS also through a lossy one. They
-//! are reported, not judged: on a shared machine they show what was possible at the time.
+//! The last two run on plain loopback and through a bottleneck, DDS also through lossy ones; see
+//! [`carriers`] for how they are judged. They want a quiet machine.
 //!
 //! In simulation, windows (1, 2, 4, … 1024 samples) and periods (25, evenly on a logarithmic axis
 //! from half to ten times the time that a sample needs on the slowest part of the path) are the
@@ -24,19 +25,22 @@
 
 mod bottleneck;
 mod cable;
-mod loopback;
+mod carriers;
+mod ddsperf;
 mod simulation;
 mod unsafe_tap;
 
 use crate::{Error, Report, Settings};
 
-/// The part that needs no network.
+/// The part that needs no network, and the one next to another program.
 const SIMULATION: &str = "simulation";
+const DDSPERF: &str = "ddsperf";
 
-/// The parts: one without a network, and one for each carrier.
+/// The parts: one without a network, one for each carrier, and one next to another program.
 pub(crate) fn parts() -> Vec<&'static str> {
-    let carriers = loopback::Carrier::ALL.iter().map(|it| it.name());
-    std::iter::once(SIMULATION).chain(carriers).collect()
+    let carriers = carriers::Carrier::ALL.iter().map(|it| it.name());
+    let parts = std::iter::once(SIMULATION).chain(carriers);
+    parts.chain([DDSPERF]).collect()
 }
 
 /// Runs the selected parts.
@@ -44,11 +48,11 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
     let mut report = Report::new("napa", settings.seed);
     let wanted = |part: &str| settings.only.is_empty() || settings.only.iter().any(|it| it == part);
     let carriers = || {
-        let all = loopback::Carrier::ALL.iter();
+        let all = carriers::Carrier::ALL.iter();
         all.filter(|carrier| wanted(carrier.name()))
     };
     let mut settings = settings.clone();
-    if carriers().next().is_some() {
+    if carriers().next().is_some() || wanted(DDSPERF) {
         // Before the simulation, whose results a missing program would lose.
         settings.program = Some(settings.chappe()?);
     }
@@ -59,7 +63,12 @@ pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
         simulation::period(&settings, &mut report);
     }
     for carrier in carriers() {
-        loopback::run(*carrier, &settings, &mut report)?;
+        carriers::run(*carrier, &settings, &mut report)?;
+    }
+    if wanted(DDSPERF)
+        && let Err(error) = ddsperf::run(&settings, &mut report)
+    {
+        report.failed(DDSPERF, &error);
     }
     Ok(report)
 }

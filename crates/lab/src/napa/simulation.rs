@@ -244,7 +244,7 @@ fn line(table: &mut String, size: u64, name: &str, point: &Point, outcome: &Outc
 }
 
 /// The mean of the moments from one second to another.
-fn mean(moments: &[Moment], from: f64, until: f64, of: fn(&Moment) -> f64) -> f64 {
+pub(super) fn mean(moments: &[Moment], from: f64, until: f64, of: fn(&Moment) -> f64) -> f64 {
     let within = |it: &&Moment| it.at_s > from && it.at_s <= until + 1e-9;
     let values: Vec<f64> = moments.iter().filter(within).map(of).collect();
     values.iter().sum::<f64>() / values.len().max(1) as f64
@@ -252,7 +252,7 @@ fn mean(moments: &[Moment], from: f64, until: f64, of: fn(&Moment) -> f64) -> f6
 
 /// The number of seconds after which throughput is again at nine tenths and latency below the bound
 /// for three tenths of a second.
-fn back_after(moments: &[Moment], from: f64, rate: f64, latency: f64) -> f64 {
+pub(super) fn back_after(moments: &[Moment], from: f64, rate: f64, latency: f64) -> f64 {
     let later: Vec<&Moment> = moments.iter().filter(|it| it.at_s > from).collect();
     let well = |it: &&Moment| {
         it.throughput_bytes_per_s >= 0.9 * rate

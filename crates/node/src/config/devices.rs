@@ -68,6 +68,14 @@ pub struct DeviceTls {
     /// have if an authority has signed it; one that is made from the key of the node has them.
     #[schemars(extend("items" = {"type": "string", "pattern": "^[0-9.]+$"}))]
     pub usages: Vec<String>,
+    /// File of the revocation lists (PEM) of the authorities; empty: none. A list that has expired refuses all
+    /// certificates of its authority. Read at the start. Relative to this file.
+    pub revocation_lists: PathBuf,
+    /// Usages (extended key usage) of discovery proxies, as object identifiers. A proxy that announces itself counts
+    /// like one of `discovery.proxies` only if its trusted certificate has them all; empty: none does. A node that is
+    /// a proxy with `discovery.proxy.tls` has them in a certificate that is made from its key.
+    #[schemars(extend("items" = {"type": "string", "pattern": "^[0-9.]+$"}))]
+    pub proxy_usages: Vec<String>,
     /// Accept certificates of the authorities whatever names they have: many medical devices have none. One that
     /// names the endpoint of another device is refused still.
     pub any_name: bool,
@@ -90,6 +98,7 @@ impl DeviceTls {
         let some = |path: &PathBuf| (!path.as_os_str().is_empty()).then(|| path.clone());
         let fingerprints = parsed("devices.tls.fingerprints", &self.fingerprints)?;
         let usages = parsed("devices.tls.usages", &self.usages)?;
+        let proxy_usages = parsed("devices.tls.proxy_usages", &self.proxy_usages)?;
         let certificate = some(&self.certificate);
         let own = certificate
             .is_none()
@@ -98,8 +107,11 @@ impl DeviceTls {
             key: some(&self.key).or(own),
             certificate,
             authorities: some(&self.authorities),
+            revocation_lists: some(&self.revocation_lists),
             fingerprints,
             usages,
+            proxy_usages,
+            is_proxy: false,
             any_name: self.any_name,
         })
     }

@@ -346,6 +346,7 @@ fn relative_to(file: &Path, key: &Key, value: Value) -> Value {
             | "http.tls.client_revocation_lists"
             | "devices.tls.authorities"
             | "devices.tls.certificate"
+            | "devices.tls.revocation_lists"
             | "devices.tls.key"
             | "signatures.authorities"
             | "signatures.revocation_lists"

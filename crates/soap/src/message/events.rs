@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use chappe_xml::{Error, Event, EventSource, Name, Reason, Value};
+use chappe_xml::{Error, Event, EventSource, Name, Reason, Str, Value};
 
-use super::reader::{Part, ReadError};
+use super::reader::{INSTANCE, NIL, Part, ReadError, is_true};
 
 /// Reads the parts of an element from events, as [`Pull`](chappe_xml::text::Pull) does from text.
 pub(super) struct EventParts<'s> {
@@ -16,6 +16,8 @@ pub(super) struct EventParts<'s> {
     text: String,
     /// The event after the attributes that were asked for.
     pending: Option<Event<'static>>,
+    /// Attributes without namespace that [`EventParts::is_nil`] has passed.
+    passed: Vec<(Str, String)>,
 }
 
 /// The next event: a pending one first.
@@ -36,7 +38,26 @@ impl<'s> EventParts<'s> {
             name: Name::default(),
             text: String::new(),
             pending: None,
+            passed: Vec::new(),
         }
+    }
+
+    /// Right after a start: whether the element is nil.
+    pub(super) fn is_nil(&mut self) -> Result<bool, ReadError> {
+        let mut passed = Vec::new();
+        let mut is_nil = false;
+        self.each_attribute(&mut |name, value| {
+            match name.is(INSTANCE, NIL) {
+                true => is_nil = is_true(value),
+                false if name.namespace.is_empty() => {
+                    passed.push((name.local.clone(), value.to_owned()))
+                }
+                false => {}
+            }
+            Ok(())
+        })?;
+        self.passed = passed;
+        Ok(is_nil)
     }
 
     /// Right after a start: its attributes without namespace, by name.
@@ -44,13 +65,24 @@ impl<'s> EventParts<'s> {
         &mut self,
         take: &mut dyn FnMut(&str, &str) -> Result<(), ReadError>,
     ) -> Result<(), ReadError> {
+        for (local, value) in std::mem::take(&mut self.passed) {
+            take(&local, &value)?;
+        }
+        self.each_attribute(&mut |name, value| match name.namespace.is_empty() {
+            true => take(&name.local, value),
+            false => Ok(()),
+        })
+    }
+
+    fn each_attribute(
+        &mut self,
+        take: &mut dyn FnMut(&Name, &str) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
         loop {
             self.pending = match next(self.source, &mut self.pending)? {
                 Some(Event::Namespace { .. }) => continue,
                 Some(Event::Attribute(name, value)) => {
-                    if name.namespace.is_empty() {
-                        take(&name.local, &value.lexical())?;
-                    }
+                    take(&name, &value.lexical())?;
                     continue;
                 }
                 Some(Event::StartElement(name)) => Some(Event::StartElement(name)),
@@ -66,6 +98,7 @@ impl<'s> EventParts<'s> {
     }
 
     pub(super) fn next_part(&mut self) -> Result<Option<Part<'_>>, Error> {
+        self.passed.clear();
         loop {
             match next(self.source, &mut self.pending)? {
                 Some(Event::StartElement(name)) => self.name = name,
@@ -93,6 +126,7 @@ impl<'s> EventParts<'s> {
     /// The rest of the open element as one value, and its end; `None` if it has a child.
     pub(super) fn value(&mut self) -> Result<Option<Cow<'_, str>>, Error> {
         self.text.clear();
+        self.passed.clear();
         loop {
             match next(self.source, &mut self.pending)? {
                 Some(Event::Text(Value::Text(text))) => self.text.push_str(&text),

@@ -89,7 +89,8 @@
 //!
 //! Reading is strict: an element that the type does not have, a missing or repeated one, and a
 //! value outside its type are errors that name the field. Order is not checked. Attributes that the type
-//! does not have are ignored. Not supported: qualified attributes, generic types.
+//! does not have are ignored. An `Option` is also `None` if its element is there with `xsi:nil`, which is never
+//! written. Not supported: qualified attributes, generic types.
 
 mod events;
 mod fault;

@@ -13,7 +13,16 @@ use crate::schema::LexicalError;
 /// Bytes charged for each element, as for one in a tree.
 const ELEMENT_BYTES: usize = 192;
 
+/// The attribute by which an element has no value (XML Schema 1.0 part 1, section 2.6.2).
+pub(super) const INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
+pub(super) const NIL: &str = "nil";
+
 pub(super) use chappe_xml::text::Part;
+
+/// Whether a text is the Boolean true.
+pub(super) fn is_true(text: &str) -> bool {
+    matches!(chappe_xml::trim(text), "true" | "1")
+}
 
 /// Reads messages in one namespace: from text with names and values borrowed from it, or from an event
 /// source, such as a tree or an EXI reader.
@@ -52,6 +61,19 @@ impl Source<'_> {
         match self {
             Self::Text(text) => text.value(),
             Self::Events(events) => events.value(),
+        }
+    }
+
+    /// Right after a start: whether the element is nil.
+    fn is_nil(&mut self) -> Result<bool, ReadError> {
+        match self {
+            Self::Text(text) => {
+                let mut attributes = text.attributes();
+                Ok(attributes.any(|(namespace, local, value)| {
+                    local == NIL && *namespace == INSTANCE && is_true(value)
+                }))
+            }
+            Self::Events(events) => events.is_nil(),
         }
     }
 
@@ -153,6 +175,14 @@ fn exceeded(bound: usize) -> ReadError {
     let limit = "expanded_bytes";
     let reason = Reason::Limit { limit, bound };
     chappe_xml::Error { offset: 0, reason }.into()
+}
+
+/// The content of an element that is nil.
+fn empty(text: &str) -> Result<(), LexicalError> {
+    match text.is_empty() {
+        true => Ok(()),
+        false => Err(LexicalError::new("content of an element that is nil", text)),
+    }
 }
 
 fn truncated() -> ReadError {
@@ -341,10 +371,14 @@ impl<'s> Reader<'s> {
         name: &'static str,
         slot: &mut T::Slot,
     ) -> Result<(), ReadError> {
-        let read = T::Item::read(self).and_then(|item| match T::add(slot, item) {
-            true => Ok(()),
-            false => Err(ReadReason::Repeated.into()),
-        });
+        let is_optional = const { matches!(T::OCCURS, (0, Some(1))) };
+        let read = match is_optional && self.source.is_nil().map_err(|it| it.inside(name))? {
+            true => self.value(empty),
+            false => T::Item::read(self).and_then(|item| match T::add(slot, item) {
+                true => Ok(()),
+                false => Err(ReadReason::Repeated.into()),
+            }),
+        };
         read.map_err(|error| error.inside(name))
     }
 

@@ -257,6 +257,66 @@ struct Outer {
     a: Range,
 }
 
+#[derive(Message, Debug, PartialEq)]
+struct Sized {
+    #[attribute]
+    unit: Option<String>,
+    #[text]
+    size: f64,
+}
+
+#[derive(Message, Debug, PartialEq)]
+struct Reading {
+    celsius: Option<f64>,
+    size: Option<Sized>,
+    note: String,
+}
+
+#[test]
+fn an_optional_element_that_is_nil_has_no_value() {
+    const NIL: &str = "xmlns:i='http://www.w3.org/2001/XMLSchema-instance' i:nil";
+    let read = |content: &str| {
+        let text = format!("<R xmlns='{NAMESPACE}'>{content}</R>");
+        let tree = from_text::<Reading>("R", text.as_bytes());
+        let limits = Limits::default();
+        let direct = message::from_text(&namespace(), "R", text.as_bytes(), limits);
+        assert_eq!(tree, direct, "{content}");
+        direct.map_err(|error| error.to_string())
+    };
+    let nothing = Reading {
+        celsius: None,
+        size: None,
+        note: String::new(),
+    };
+    for content in [
+        format!("<celsius {NIL}='true'/><size unit='m' {NIL}=' 1 '></size><note/>"),
+        "<note/>".to_owned(),
+    ] {
+        assert_eq!(read(&content).as_ref(), Ok(&nothing), "{content}");
+    }
+    let sized = read(&format!("<size unit='m' {NIL}='false'>2</size><note/>")).unwrap();
+    let (unit, size) = (Some("m".to_owned()), 2.0);
+    assert_eq!(sized.size, Some(Sized { unit, size }));
+    for (content, error) in [
+        (
+            format!("<celsius {NIL}='true'>1</celsius><note/>"),
+            "R/celsius: \"1\" is not a valid content of an element that is nil",
+        ),
+        (
+            format!("<celsius {NIL}='true'><a/></celsius><note/>"),
+            "R/celsius has an element where a value is expected",
+        ),
+        // Without the namespace it is any attribute.
+        (
+            "<celsius nil='true'/><note/>".to_owned(),
+            "R/celsius: \"\" is not a valid xs:double",
+        ),
+    ] {
+        assert_eq!(read(&content), Err(error.to_owned()));
+    }
+    assert!(!text_of("R", &nothing).contains("nil"));
+}
+
 #[test]
 fn a_long_message_is_limited() {
     let mut text = format!("<B xmlns='{NAMESPACE}'>");

@@ -18,6 +18,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{ACCEPT_ENCODING, HOST, HeaderValue};
 use hyper::{HeaderMap, Method};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout};
 
@@ -134,6 +135,13 @@ impl Client {
     #[must_use]
     pub fn to_sinks(limits: ClientLimits, security: Option<&Security>) -> Self {
         Self::over(limits, security.map(|it| Arc::clone(&it.to_sinks)))
+    }
+
+    /// A client of discovery proxies whose certificates have the configured usages; `None` if none are configured.
+    #[must_use]
+    pub fn to_proxies(limits: ClientLimits, security: Option<&Security>) -> Option<Self> {
+        let tls = security?.to_proxies.as_ref()?;
+        Some(Self::over(limits, Some(Arc::clone(tls))))
     }
 
     fn over(limits: ClientLimits, tls: Option<Arc<dyn Connect>>) -> Self {
@@ -329,7 +337,23 @@ impl Client {
         }
     }
 
-    async fn connect(&self, (peer, scheme, proof): &Place) -> Result<Sender, Error> {
+    /// A new connection, with TLS for https, for requests that this client would not send.
+    ///
+    /// # Errors
+    /// There is no connection within the limits.
+    pub async fn connection(
+        &self,
+        contact: &Contact,
+    ) -> Result<impl AsyncRead + AsyncWrite + Send + Unpin + use<>, Error> {
+        let peer = contact.address;
+        if contact.scheme == Scheme::Https && self.0.tls.is_none() {
+            return Err(Error::Https(peer));
+        }
+        self.stream(&(peer, contact.scheme, contact.proof.clone()))
+            .await
+    }
+
+    async fn stream(&self, (peer, scheme, proof): &Place) -> Result<Stream, Error> {
         let peer = *peer;
         let limits = &self.0.limits;
         let started = Instant::now();
@@ -340,13 +364,18 @@ impl Client {
                 return Err(Error::Late { peer, what });
             }
         };
-        let stream = match (&self.0.tls, scheme) {
+        Ok(match (&self.0.tls, scheme) {
             (Some(tls), Scheme::Https) => {
                 let left = limits.connect_deadline.saturating_sub(started.elapsed());
                 Stream::Secured(tls.connect(stream, proof, left).await?)
             }
             _ => Stream::Plain(stream),
-        };
+        })
+    }
+
+    async fn connect(&self, place: &Place) -> Result<Sender, Error> {
+        let peer = place.0;
+        let stream = self.stream(place).await?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|source| Error::Exchange { peer, source })?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
+use chappe_identity::ClientCertificate;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -19,6 +20,15 @@ pub(super) enum Stream {
 }
 
 impl Stream {
+    /// The verified certificate of the client, at the server end, if it has shown one.
+    pub(super) fn client_certificate(&self) -> Option<Arc<ClientCertificate>> {
+        let Self::Secured(stream) = self else {
+            return None;
+        };
+        let certificate = stream.client_certificate()?;
+        Some(Arc::new(ClientCertificate::of_der(certificate)))
+    }
+
     fn inner(&mut self) -> Pin<&mut dyn Duplex> {
         match self {
             Self::Plain(stream) => Pin::new(stream),

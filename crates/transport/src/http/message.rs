@@ -1,9 +1,10 @@
 //! Requests and answers as values.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use chappe_identity::Scheme;
+use chappe_identity::{ClientCertificate, Scheme};
 use chappe_soap::Envelope;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
@@ -25,6 +26,8 @@ pub struct Request {
     pub body: Bytes,
     /// The client's address.
     pub peer: SocketAddr,
+    /// The verified certificate of the client, if it has shown one.
+    pub certificate: Option<Arc<ClientCertificate>>,
     /// The server's address.
     pub local: SocketAddr,
     /// How it was sent.

@@ -27,6 +27,7 @@ pub use limits::{ClientLimits, ServerLimits};
 pub use message::{Answer, Request, Response, base};
 pub(crate) use places::neighbourhood;
 pub use places::{Crowd, Place, Places, Taking};
+pub(crate) use security::Clients;
 pub use security::Security;
 pub use server::{Handler, Server, ServerState, prepare};
 pub use signed::Exchanged;

@@ -15,10 +15,19 @@ use tokio::net::TcpStream;
 use crate::tls;
 
 /// A connection, with or without TLS.
-pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {
+    /// The verified certificate of the client in DER, at the server end, if it has shown one.
+    fn client_certificate(&self) -> Option<&[u8]> {
+        None
+    }
+}
 
 impl Duplex for TcpStream {}
-impl Duplex for tls::Stream {}
+impl Duplex for tls::Stream {
+    fn client_certificate(&self) -> Option<&[u8]> {
+        self.client_certificate()
+    }
+}
 
 type Handshake<'a> = Pin<Box<dyn Future<Output = Result<Box<dyn Duplex>, tls::Error>> + Send + 'a>>;
 
@@ -60,25 +69,32 @@ impl Accept for tls::Server {
     }
 }
 
+/// The client ends of a [`Security`], which differ in what the server's certificate must prove.
+pub(crate) struct Clients {
+    pub(crate) to_devices: tls::Client,
+    pub(crate) to_sinks: tls::Client,
+    /// To discovery proxies that are recognized by the usages of their certificates, if any can be.
+    pub(crate) to_proxies: Option<tls::Client>,
+}
+
 /// TLS of a device or a client, both ends; made by [`tls::Mutual`].
 #[derive(Clone)]
 pub struct Security {
     pub(super) to_devices: Arc<dyn Connect>,
     pub(super) to_sinks: Arc<dyn Connect>,
+    pub(super) to_proxies: Option<Arc<dyn Connect>>,
     pub(super) accept: Option<Arc<dyn Accept>>,
     trusts: bool,
 }
 
 impl Security {
-    pub(crate) fn new(
-        to_devices: tls::Client,
-        to_sinks: tls::Client,
-        server: Option<tls::Server>,
-        trusts: bool,
-    ) -> Self {
+    pub(crate) fn new(clients: Clients, server: Option<tls::Server>, trusts: bool) -> Self {
         Self {
-            to_devices: Arc::new(to_devices),
-            to_sinks: Arc::new(to_sinks),
+            to_devices: Arc::new(clients.to_devices),
+            to_sinks: Arc::new(clients.to_sinks),
+            to_proxies: clients
+                .to_proxies
+                .map(|client| Arc::new(client) as Arc<dyn Connect>),
             accept: server.map(|server| Arc::new(server) as Arc<dyn Accept>),
             trusts,
         }

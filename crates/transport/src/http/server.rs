@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chappe_dpws::exi::{ServiceSchema, ServiceSchemas};
-use chappe_identity::Scheme;
+use chappe_identity::{ClientCertificate, Scheme};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, HeaderValue};
@@ -248,6 +248,12 @@ impl<H> Shared<H> {
     }
 }
 
+/// The client of a connection.
+struct Peer {
+    address: SocketAddr,
+    certificate: Option<Arc<ClientCertificate>>,
+}
+
 /// The slot of one connection, released when it is dropped.
 struct Slot<H> {
     shared: Arc<Shared<H>>,
@@ -340,6 +346,10 @@ async fn connection<H: Handler>(
         () = slot.place.displaced() => return,
     };
     let Some(stream) = stream else { return };
+    let peer = &Peer {
+        certificate: stream.client_certificate(),
+        address: peer,
+    };
     let read = Arc::new(AtomicU64::new(0));
     let io = TokioIo::new(Counted::new(stream, Arc::clone(&read)));
     // Bytes read up to the last complete request: more means that a header has started.
@@ -369,6 +379,7 @@ async fn connection<H: Handler>(
         }
     };
     let Err(error) = result else { return };
+    let peer = peer.address;
     if error.is_timeout() {
         // The end of an idle connection is normal.
         if read.load(Ordering::Relaxed) > understood.load(Ordering::Relaxed) {
@@ -425,7 +436,7 @@ struct Refusal {
 async fn answer<H: Handler>(
     slot: &Slot<H>,
     request: hyper::Request<Incoming>,
-    peer: SocketAddr,
+    peer: &Peer,
     local: SocketAddr,
 ) -> hyper::Response<Full<Bytes>> {
     let head = request.method() == Method::HEAD;
@@ -437,7 +448,8 @@ async fn answer<H: Handler>(
     let mut response = match handled(slot, request, (peer, local), &mut schema).await {
         Ok(response) => response,
         Err(refusal) => {
-            slot.shared.refuse(refusal.reason, peer, refusal.detail);
+            slot.shared
+                .refuse(refusal.reason, peer.address, refusal.detail);
             // The rest of the request may still be under way: the connection cannot continue.
             let close = HeaderValue::from_static("close");
             Response::empty(refusal.status).with_header(CONNECTION, close)
@@ -475,13 +487,13 @@ async fn coded(parsers: &Parsers, response: Response, schema: Option<ServiceSche
 async fn handled<H: Handler>(
     slot: &Slot<H>,
     request: hyper::Request<Incoming>,
-    (peer, local): (SocketAddr, SocketAddr),
+    (peer, local): (&Peer, SocketAddr),
     schema: &mut Option<ServiceSchema>,
 ) -> Result<Response, Refusal> {
     let shared = &slot.shared;
     let limits = &shared.limits;
     let (parts, incoming) = request.into_parts();
-    let received = read_body(shared, &parts.headers, incoming, peer).await?;
+    let received = read_body(shared, &parts.headers, incoming, peer.address).await?;
     *schema = received.schema;
     let (body, _room) = (received.bytes, received.room);
     // Only now, so that a slow body does not use up the limit on requests.
@@ -502,7 +514,8 @@ async fn handled<H: Handler>(
         query: parts.uri.query().map(str::to_owned),
         headers: parts.headers,
         body,
-        peer,
+        peer: peer.address,
+        certificate: peer.certificate.clone(),
         local,
         scheme: match shared.tls {
             Some(_) => Scheme::Https,

@@ -87,10 +87,7 @@ impl Client {
     }
 
     pub(super) fn trusting(trust: Trust) -> Self {
-        let verifier = Arc::new(ServerVerifier {
-            trust: trust.clone(),
-            provider: provider(),
-        });
+        let verifier = Arc::new(ServerVerifier::new(trust.clone(), provider()));
         let builder = ClientConfig::builder_with_provider(provider());
         let builder = match builder.with_safe_default_protocol_versions() {
             Ok(builder) => builder,

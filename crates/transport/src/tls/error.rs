@@ -127,6 +127,10 @@ pub enum Error {
     },
 }
 
+/// The remedy for a revocation list that has expired.
+const RENEW_LIST: &str =
+    "get the authority's new revocation list, and start again; or compare the clocks";
+
 impl Error {
     /// Converts the error of a handshake.
     pub(super) fn of(peer: SocketAddr, error: io::Error) -> Self {
@@ -232,6 +236,9 @@ impl Error {
                     | CertificateError::InvalidPurposeContext { .. } => {
                         "let it be made for TLS clients, and for the usages that are demanded here"
                     }
+                    CertificateError::Revoked => "give the peer a new certificate",
+                    CertificateError::ExpiredRevocationList
+                    | CertificateError::ExpiredRevocationListContext { .. } => RENEW_LIST,
                     _ => "if the peer may connect, name its authority or pin its fingerprint here",
                 }
                 .to_owned(),
@@ -336,6 +343,9 @@ impl Refused {
                 "name the file of its authority, or compare with `chappe key show` at the peer and \
                  pin the fingerprint: {presented}"
             ),
+            Why::Invalid(C::ExpiredRevocationList | C::ExpiredRevocationListContext { .. }) => {
+                RENEW_LIST.to_owned()
+            }
             Why::Invalid(_) => format!("replace the certificate {presented}"),
         })
     }
@@ -372,6 +382,10 @@ fn text(error: &CertificateError) -> String {
         C::NotValidYet | C::NotValidYetContext { .. } => "it is not valid yet",
         C::UnknownIssuer | C::BadSignature => "it is not signed by a trusted authority",
         C::InvalidPurpose | C::InvalidPurposeContext { .. } => "it is not made for this usage",
+        C::Revoked => "its authority has revoked it",
+        C::ExpiredRevocationList | C::ExpiredRevocationListContext { .. } => {
+            "the revocation list of its authority has expired"
+        }
         C::ApplicationVerificationFailure => "it is none of those that are trusted",
         other => return format!("{other:?}"),
     };

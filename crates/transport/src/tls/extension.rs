@@ -1,19 +1,14 @@
-//! Reads what a certificate may be used for and whom it names (RFC 5280, 4.2.1.6 and 4.2.1.12) from its DER.
+//! Reads what a certificate may be used for (RFC 5280, 4.2.1.12) from its DER.
 
 use std::fmt;
 use std::str::FromStr;
 
-use chappe_identity::der::value;
+use chappe_identity::der::{extension, values};
 
 use super::certificate::{oid, wrap};
 
-/// Tags (X.690, 8.1.2).
-const SEQUENCE: u8 = 0x30;
+/// The tag of an object identifier (X.690, 8.1.2).
 const OBJECT: u8 = 0x06;
-const OCTET_STRING: u8 = 0x04;
-const EXTENSIONS: u8 = 0xa3;
-/// The tag of a URI among the names (RFC 5280, 4.2.1.6: `uniformResourceIdentifier`).
-const URI: u8 = 0x86;
 
 /// Bytes of an object identifier; reason: those of the roles of SDC have 9.
 const USAGE_BYTES_MAX: usize = 64;
@@ -111,40 +106,10 @@ pub(super) fn has_usage(certificate: &[u8], usage: &Usage) -> bool {
     values(usages).any(|(tag, contents)| tag == OBJECT && contents == usage.0)
 }
 
-/// The URIs among the names of a certificate.
-pub(super) fn uris(certificate: &[u8]) -> impl Iterator<Item = &str> {
-    let names = extension(certificate, oid::ALTERNATIVE_NAME).unwrap_or_default();
-    let uris = values(names).filter(|(tag, _)| *tag == URI);
-    uris.filter_map(|(_, uri)| std::str::from_utf8(uri).ok())
-}
-
-/// The contents of the sequence that is the value of an extension.
-fn extension<'a>(certificate: &'a [u8], object: &[u8]) -> Option<&'a [u8]> {
-    let (_, certificate, _) = value(certificate).filter(|it| it.0 == SEQUENCE)?;
-    let (_, body, _) = value(certificate).filter(|it| it.0 == SEQUENCE)?;
-    let (_, extensions) = values(body).find(|(tag, _)| *tag == EXTENSIONS)?;
-    let (_, extensions, _) = value(extensions).filter(|it| it.0 == SEQUENCE)?;
-    let wanted = |(tag, extension): (u8, &'a [u8])| {
-        let mut parts = values(extension);
-        let is_wanted = tag == SEQUENCE && parts.next() == Some((OBJECT, object));
-        is_wanted.then(|| parts.find(|(tag, _)| *tag == OCTET_STRING))?
-    };
-    let (_, found) = values(extensions).find_map(wanted)?;
-    let (_, contents, _) = value(found).filter(|it| it.0 == SEQUENCE)?;
-    Some(contents)
-}
-
-/// The values in a sequence, up to the first malformed one.
-fn values(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
-    std::iter::from_fn(move || {
-        let (tag, contents, rest) = value(bytes)?;
-        bytes = rest;
-        Some((tag, contents))
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use chappe_identity::der::uris;
+
     use super::super::certificate;
     use super::*;
 

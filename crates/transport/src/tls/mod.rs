@@ -7,7 +7,7 @@
 //! A server may accept certificates of clients; the caller decides what their subjects may do. [`Mutual`] is one
 //! certificate and one trust for both ends, as devices and their clients need them.
 //!
-//! Out of scope: the system's authorities (a node knows its peers), revocation of servers' certificates, HTTP/2.
+//! Out of scope: the system's authorities (a node knows its peers), revocation by OCSP, HTTP/2.
 
 mod certificate;
 mod client;

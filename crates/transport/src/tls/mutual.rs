@@ -8,11 +8,12 @@ use std::sync::Arc;
 use chappe_identity::Key;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
 use rustls::sign::CertifiedKey;
 
 use super::trust::Trust;
 use super::{Client, FileError, Fingerprint, Server, Usage, certificate, client, provider, server};
-use crate::http::Security;
+use crate::http::{Clients, Security};
 use crate::key_file;
 
 /// The certificate that is shown at both ends, and what is trusted at both.
@@ -29,6 +30,8 @@ pub struct Mutual {
     own: Option<CertifiedKey>,
     trust: Trust,
     requires_clients: bool,
+    /// The usages by which a discovery proxy is recognized.
+    proxy_usages: Vec<Usage>,
 }
 
 impl Mutual {
@@ -39,6 +42,7 @@ impl Mutual {
             own: None,
             trust: Trust::default(),
             requires_clients: true,
+            proxy_usages: Vec::new(),
         }
     }
 
@@ -81,6 +85,36 @@ impl Mutual {
         Ok(self)
     }
 
+    /// Trusts no certificate that a revocation list in this PEM file names: a list of the authorities that are trusted
+    /// already. An expired list refuses all certificates of its authority, and one that is missing refuses none.
+    /// Certificates that are trusted by their fingerprints are not looked up.
+    ///
+    /// # Errors
+    /// The file cannot be read, contains no list or a malformed one, or no authority is trusted.
+    pub fn revocation_lists(mut self, path: &Path) -> Result<Self, FileError> {
+        let content = |what: &str| FileError::Content {
+            path: path.to_owned(),
+            what: what.to_owned(),
+        };
+        let authorities = self.trust.authorities.clone();
+        let authorities =
+            authorities.ok_or_else(|| content("no authority is trusted that could revoke"))?;
+        let lists = server::revocation_lists_of(path)?;
+        let builder = WebPkiClientVerifier::builder_with_provider(authorities, provider());
+        let built = builder.with_crls(lists.iter().cloned()).build();
+        built.map_err(|_| content("a revocation list is malformed"))?;
+        self.trust.revocation_lists = lists.into();
+        Ok(self)
+    }
+
+    /// Recognizes discovery proxies by these usages: one that announces itself counts like a configured one if its
+    /// trusted certificate has all of them. Without any, none does.
+    #[must_use]
+    pub fn proxy_usages(mut self, usages: Vec<Usage>) -> Self {
+        self.proxy_usages = usages;
+        self
+    }
+
     /// Trusts the certificates with these fingerprints, whatever their names and dates.
     #[must_use]
     pub fn trust(mut self, fingerprints: Vec<Fingerprint>) -> Self {
@@ -101,6 +135,11 @@ impl Mutual {
     pub fn optional_clients(mut self) -> Self {
         self.requires_clients = false;
         self
+    }
+
+    #[cfg(test)]
+    pub(super) fn trust_of_both_ends(&self) -> Trust {
+        self.trust.clone()
     }
 
     /// The fingerprint of the own certificate.
@@ -129,12 +168,19 @@ impl Mutual {
             let trust = (!self.trust.is_empty()).then(|| self.trust.clone());
             Server::mutual(own, trust, self.requires_clients)
         });
-        Security::new(
-            client(self.trust.clone()),
-            client(any_name),
-            server,
-            !self.trust.is_empty(),
-        )
+        let to_proxies = (!self.proxy_usages.is_empty()).then(|| {
+            client(Trust {
+                usages: self.proxy_usages.clone(),
+                pinned_have_usages: true,
+                ..self.trust.clone()
+            })
+        });
+        let clients = Clients {
+            to_devices: client(self.trust.clone()),
+            to_sinks: client(any_name),
+            to_proxies,
+        };
+        Security::new(clients, server, !self.trust.is_empty())
     }
 }
 
@@ -158,8 +204,14 @@ pub struct Files {
     pub authorities: Option<PathBuf>,
     /// The certificates that are trusted.
     pub fingerprints: Vec<Fingerprint>,
+    /// The lists by which the authorities revoke certificates.
+    pub revocation_lists: Option<PathBuf>,
     /// The usages that certificates of authorities must have, and that a made certificate has.
     pub usages: Vec<Usage>,
+    /// The usages by which a discovery proxy that announces itself is recognized.
+    pub proxy_usages: Vec<Usage>,
+    /// Whether a made certificate has the usages of discovery proxies, too.
+    pub is_proxy: bool,
     /// Whether certificates of authorities prove no name.
     pub any_name: bool,
 }
@@ -176,16 +228,22 @@ impl Files {
             }
             (None, Some(key)) => {
                 let (key, _) = key_file::read_or_create(key)?;
-                Mutual::of_key(&key, name, uri, &self.usages)
+                let of_proxy = self.proxy_usages.iter().filter(|_| self.is_proxy);
+                let usages: Vec<_> = self.usages.iter().chain(of_proxy).cloned().collect();
+                Mutual::of_key(&key, name, uri, &usages)
             }
             (None, None) => Mutual::anonymous(),
         };
         if let Some(authorities) = &self.authorities {
             mutual = mutual.trust_authorities(authorities, self.usages.clone())?;
         }
+        if let Some(lists) = &self.revocation_lists {
+            mutual = mutual.revocation_lists(lists)?;
+        }
         if self.any_name {
             mutual = mutual.any_name();
         }
+        let mutual = mutual.proxy_usages(self.proxy_usages.clone());
         Ok(mutual.trust(self.fingerprints.clone()))
     }
 }
@@ -225,6 +283,7 @@ mod tests {
     use tokio_rustls::TlsConnector;
 
     use super::super::certificate::{FOREVER, file_of_key, oid};
+    use super::super::extension::has_usage;
     use super::super::trust::ServerVerifier;
     use super::super::{Error, Stream};
     use super::*;
@@ -324,6 +383,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_made_certificate_has_the_usages_of_proxies_only_at_a_proxy() {
+        let folder = tempfile::tempdir().unwrap();
+        // Of the numbers for documentation (RFC 5612).
+        let usage: Usage = "1.3.6.1.4.1.32473.1".parse().unwrap();
+        for is_proxy in [true, false] {
+            let files = Files {
+                key: Some(folder.path().join("key.pem")),
+                proxy_usages: vec![usage.clone()],
+                is_proxy,
+                ..Files::default()
+            };
+            let own = files.load("node", "urn:x:y").unwrap().own.unwrap();
+            assert_eq!(has_usage(&own.cert[0], &usage), is_proxy);
+        }
+    }
+
     #[tokio::test]
     async fn a_client_without_a_certificate_is_served_only_where_it_is_optional() {
         let other = Mutual::of_key(&Key::from_seed([2; 32]), "client", "urn:uuid:0b", &[]);
@@ -348,10 +424,7 @@ mod tests {
         let server = Server::mutual(device.own.unwrap(), Some(device.trust), true);
         let versions: [&'static SupportedProtocolVersion; 2] = [&version::TLS12, &version::TLS13];
         for version in versions {
-            let verifier = ServerVerifier {
-                trust: client.trust.clone(),
-                provider: provider(),
-            };
+            let verifier = ServerVerifier::new(client.trust.clone(), provider());
             let own = rustls::sign::SingleCertAndKey::from(client.own.clone().unwrap());
             let config = ClientConfig::builder_with_provider(provider())
                 .with_protocol_versions(&[version])

@@ -241,7 +241,7 @@ impl Server {
 }
 
 /// The revocation lists in a PEM file.
-fn revocation_lists_of(
+pub(super) fn revocation_lists_of(
     path: &Path,
 ) -> Result<Vec<CertificateRevocationListDer<'static>>, FileError> {
     let content = |what: String| FileError::Content {

@@ -8,10 +8,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use chappe_identity::Proof;
+use chappe_identity::der::uris;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{
@@ -19,7 +20,7 @@ use rustls::{
 };
 
 use super::error::{Refused, Why};
-use super::extension::{has_usage, uris};
+use super::extension::has_usage;
 use super::{Fingerprint, Usage};
 
 /// The prefix of the endpoints of devices among the URIs of a certificate.
@@ -30,8 +31,12 @@ const ENDPOINT: &str = "urn:uuid:";
 pub(super) struct Trust {
     pub(super) authorities: Option<Arc<RootCertStore>>,
     pub(super) fingerprints: Vec<Fingerprint>,
+    /// The lists by which authorities revoke certificates.
+    pub(super) revocation_lists: Arc<[CertificateRevocationListDer<'static>]>,
     /// The usages that a certificate must have if an authority has signed it.
     pub(super) usages: Vec<Usage>,
+    /// Pinned certificates must have the usages, too.
+    pub(super) pinned_have_usages: bool,
     /// An authority's certificates prove no name.
     pub(super) any_name: bool,
 }
@@ -43,6 +48,14 @@ impl Trust {
 
     fn is_pinned(&self, presented: Fingerprint) -> bool {
         self.fingerprints.contains(&presented)
+    }
+
+    /// Whether a pinned certificate may be used.
+    fn allows_pinned(&self, certificate: &[u8]) -> Result<(), Why> {
+        match self.pinned_have_usages {
+            true => self.has_usages(certificate),
+            false => Ok(()),
+        }
     }
 
     fn untrusted(&self) -> Why {
@@ -110,8 +123,30 @@ pub(super) fn server_name(proof: &Proof, peer: SocketAddr) -> ServerName<'static
 /// Verifies the chain, dates and usages of servers' certificates, and reports the fingerprint of refused ones.
 #[derive(Debug)]
 pub(super) struct ServerVerifier {
-    pub(super) trust: Trust,
-    pub(super) provider: Arc<CryptoProvider>,
+    trust: Trust,
+    /// The judge of chains, if there are authorities.
+    chains: Option<Arc<WebPkiServerVerifier>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerVerifier {
+    pub(super) fn new(trust: Trust, provider: Arc<CryptoProvider>) -> Self {
+        let chains = trust.authorities.clone().and_then(|authorities| {
+            let builder =
+                WebPkiServerVerifier::builder_with_provider(authorities, provider.clone())
+                    .with_crls(trust.revocation_lists.iter().cloned())
+                    .allow_unknown_revocation_status()
+                    .enforce_revocation_expiration();
+            // The only errors are a store without authorities and malformed lists, which are refused when they
+            // are read.
+            builder.build().ok()
+        });
+        Self {
+            trust,
+            chains,
+            provider,
+        }
+    }
 }
 
 impl ServerCertVerifier for ServerVerifier {
@@ -120,28 +155,28 @@ impl ServerCertVerifier for ServerVerifier {
         certificate: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
         name: &ServerName<'_>,
-        _ocsp: &[u8],
+        ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let presented = Fingerprint::of(certificate);
         let refuse = |why| Refused::new(why, presented, name).into_rustls();
         if self.trust.is_pinned(presented) {
-            return Ok(ServerCertVerified::assertion());
+            let allowed = self.trust.allows_pinned(certificate);
+            return allowed
+                .map(|()| ServerCertVerified::assertion())
+                .map_err(refuse);
         }
-        let Some(authorities) = &self.trust.authorities else {
+        let Some(chains) = &self.chains else {
             return Err(refuse(self.trust.untrusted()));
         };
-        let parsed = ParsedCertificate::try_from(certificate);
-        let parsed = parsed.map_err(|error| refuse(Why::of(error)))?;
-        let algorithms = self.provider.signature_verification_algorithms.all;
-        verify_server_cert_signed_by_trust_anchor(
-            &parsed,
-            authorities,
-            intermediates,
-            now,
-            algorithms,
-        )
-        .map_err(|error| refuse(Why::of(error)))?;
+        match chains.verify_server_cert(certificate, intermediates, name, ocsp, now) {
+            // The name comes last, and is judged after the handshake.
+            Ok(_)
+            | Err(rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => {}
+            Err(error) => return Err(refuse(Why::of(error))),
+        }
         self.trust.has_usages(certificate).map_err(refuse)?;
         Ok(ServerCertVerified::assertion())
     }
@@ -187,8 +222,11 @@ impl ClientVerifier {
     pub(super) fn new(trust: Trust, is_required: bool, provider: Arc<CryptoProvider>) -> Self {
         let chains = trust.authorities.clone().and_then(|authorities| {
             let builder =
-                WebPkiClientVerifier::builder_with_provider(authorities, provider.clone());
-            // The only error without revocation lists is a store without authorities.
+                WebPkiClientVerifier::builder_with_provider(authorities, provider.clone())
+                    .with_crls(trust.revocation_lists.iter().cloned())
+                    .allow_unknown_revocation_status()
+                    .enforce_revocation_expiration();
+            // As above.
             builder.build().ok()
         });
         Self {
@@ -262,7 +300,81 @@ impl ClientCertVerifier for ClientVerifier {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use rustls::pki_types::pem::PemObject as _;
+
+    use super::super::{Mutual, provider};
     use super::*;
+
+    /// What verifiers of both ends say of a certificate of the tests of `chappe-identity`, in 2026.
+    fn verdicts(name: &str, lists: Option<&str>) -> [Result<(), String>; 2] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../identity/tests/certificates");
+        let root = folder.join("root.pem");
+        let mut mutual = Mutual::anonymous()
+            .trust_authorities(&root, Vec::new())
+            .unwrap();
+        if let Some(lists) = lists {
+            mutual = mutual.revocation_lists(&folder.join(lists)).unwrap();
+        }
+        let certificate = CertificateDer::from_pem_file(folder.join(name)).unwrap();
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(1_767_225_600));
+        let trust = mutual.trust_of_both_ends();
+        let server = ServerVerifier::new(trust.clone(), provider());
+        let name = ServerName::try_from("any.example").unwrap();
+        let server = server.verify_server_cert(&certificate, &[], &name, &[], now);
+        let client = ClientVerifier::new(trust, true, provider());
+        let client = client.verify_client_cert(&certificate, &[], now);
+        let text = |error: rustls::Error| format!("{error:?}");
+        [
+            server.map(drop).map_err(text),
+            client.map(drop).map_err(text),
+        ]
+    }
+
+    #[test]
+    fn revoked_certificates_are_refused_at_both_ends() {
+        for (name, lists, refused) in [
+            ("revoked.pem", None, None),
+            ("revoked.pem", Some("root.crl"), Some("Revoked")),
+            ("p256.pem", Some("root.crl"), None),
+            (
+                "p256.pem",
+                Some("outdated.crl"),
+                Some("ExpiredRevocationList"),
+            ),
+            ("other.pem", Some("root.crl"), Some("")),
+        ] {
+            for verdict in verdicts(name, lists) {
+                match refused {
+                    None => assert_eq!(verdict, Ok(()), "{name}"),
+                    Some(reason) => {
+                        let said = verdict.unwrap_err();
+                        assert!(said.contains(reason), "{name}: {said}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn lists_that_cannot_be_used_are_refused_when_they_are_read() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../identity/tests/certificates");
+        let lists = folder.join("root.crl");
+        let nobody = Mutual::anonymous().revocation_lists(&lists);
+        assert!(nobody.unwrap_err().to_string().contains("no authority"));
+        let trusting = Mutual::anonymous().trust_authorities(&folder.join("root.pem"), Vec::new());
+        let trusting = trusting.unwrap();
+        let none = trusting.clone().revocation_lists(&folder.join("root.pem"));
+        assert!(none.unwrap_err().to_string().contains("no revocation list"));
+        let directory = tempfile::tempdir().unwrap();
+        let broken = directory.path().join("broken.crl");
+        let text = "-----BEGIN X509 CRL-----\nMAMCAQE=\n-----END X509 CRL-----\n";
+        std::fs::write(&broken, text).unwrap();
+        let broken = trusting.revocation_lists(&broken);
+        assert!(broken.unwrap_err().to_string().contains("malformed"));
+    }
 
     #[test]
     fn endpoints_are_the_same_in_each_form() {

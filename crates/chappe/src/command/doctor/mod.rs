@@ -145,7 +145,7 @@ fn print(check: &Check) {
     } else {
         format!("{word:<8}")
     };
-    output::line(format_args!("{word} {}: {}", check.name, check.detail));
+    output::styled(&word, format_args!(" {}: {}", check.name, check.detail));
     if let Some(hint) = &check.hint {
         output::line(format_args!("         hint: {hint}"));
     }

@@ -188,6 +188,9 @@ pub(crate) struct Subscribe {
     /// Time that this end spends on each sample.
     #[arg(long, default_value = "0s", value_parser = duration, value_name = "DURATION")]
     pub take_for: Duration,
+    /// Spend twice that from this time after the first sample on.
+    #[arg(long, requires = "take_for", value_parser = duration, value_name = "DURATION")]
+    pub slows_after: Option<Duration>,
     /// End after this time without a sample.
     #[arg(long, default_value = "15s", value_parser = duration, value_name = "DURATION")]
     pub idle: Duration,

@@ -75,6 +75,7 @@ fn subscribe(flags: &Subscribe, json: bool) -> Outcome {
         wait: flags.common.wait,
         idle: flags.idle,
         take_for: flags.take_for,
+        slows_after: flags.slows_after,
         window_bytes: flags.window_bytes,
         acknowledge_every: flags.acknowledge_every,
         acknowledge_delay: flags.acknowledge_delay,

@@ -201,7 +201,7 @@ impl Printer {
             times.join(", ")
         ));
         if self.raw {
-            output::received(&decoded.text);
+            output::line(&decoded.text);
         }
     }
 }

@@ -264,6 +264,6 @@ fn print(traced: &Traced, named: &[(u32, String)], raw: bool, json: bool) {
         output::line(format_args!("    dropped: {reason} {}", clean(detail)));
     }
     if raw {
-        output::received(&traced.text);
+        output::line(&traced.text);
     }
 }

@@ -15,13 +15,13 @@ use chappe_identity::Contact;
 use chappe_soap::schema::{FlatField, FlatType, XsdType, to_schema};
 use chappe_soap::wsdl::{Service, ServiceOperation};
 use chappe_transport::Drops;
-use chappe_transport::http::Client;
 use chappe_xml::{Element, Name};
 use tokio::task::LocalSet;
 
 use super::wire::{Got, Network, Post, Posted, Wire};
 use super::{Check, Options, Report, check};
-use crate::{DeviceHost, HostOptions, Selection};
+use crate::tls::Mutual;
+use crate::{DeviceHost, Fault, HostOptions, Key, Message, Selection};
 use events::EVENTS;
 use messages::MESSAGES;
 use tamper::{Deviation, Stage, Tamper};
@@ -181,7 +181,7 @@ impl Wire for Tampered {
 
 /// Runs the stage of the check in which a deviation shows.
 async fn run(options: &Options, deviation: &'static Deviation) -> Report {
-    let network = Network::open(options.device.clone(), Client::default()).unwrap();
+    let network = Network::open(options.device.clone(), None).unwrap();
     let mut wire = Tampered { network, deviation };
     let mut check = Check::new(options, &mut wire).unwrap();
     let services = check.description().await.unwrap();
@@ -274,7 +274,7 @@ async fn a_device_of_either_dialect_has_no_finding() {
             ..options(&host)
         };
         let report = tokio::select! {
-            report = check(&options, Client::default()) => report.unwrap(),
+            report = check(&options) => report.unwrap(),
             () = events(&host) => unreachable!(),
         };
         assert!(
@@ -295,12 +295,112 @@ async fn a_device_of_either_dialect_has_no_finding() {
     }
 }
 
+#[derive(Message)]
+struct Period {
+    #[unit("s")]
+    seconds: f64,
+}
+
+#[derive(Message)]
+struct Temperature {
+    #[unit("Cel")]
+    celsius: f64,
+}
+
+#[derive(Fault)]
+enum Refused {
+    OutOfRange,
+}
+
+/// Checks a device of Rust types, with this TLS of its own and of the check.
+async fn typed(address: &str, tls: Option<(Mutual, Mutual)>, key: Key) -> Report {
+    let mut service = crate::Service::new(NAMESPACE, "Thermometer");
+    let temperature = service.event::<Temperature>("Temperature");
+    let high = service.event::<Temperature>("High");
+    service.operation("SetPeriod", async |asked: Period| match asked.seconds {
+        0.1..=60.0 => Ok(asked),
+        _ => Err(Refused::OutOfRange),
+    });
+    service.one_way("Restart", async |(): ()| {});
+    let endpoint = key.endpoint().to_owned();
+    let device = crate::Device::new(key)
+        .model("Example", "T1")
+        .name("window side")
+        .scopes(["https://example.org/ward/3"])
+        .service(service)
+        .options(HostOptions {
+            selection: Selection::Addresses(vec![address.parse().unwrap()]),
+            app_max_delay: Duration::ZERO,
+            tls: tls.as_ref().map(|(device, _)| device.security()),
+            ..HostOptions::default()
+        });
+    let device = device.start().await.unwrap();
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let at = device.host().addresses()[0];
+    let contact = Contact::parse(&format!("{scheme}://{at}/device"), 0).unwrap();
+    let options = Options {
+        endpoint: Some(endpoint),
+        tls: tls.map(|(_, check)| check.security()),
+        answers: Duration::from_secs(1),
+        events: Duration::from_secs(1),
+        ..Options::new(contact)
+    };
+    let sending = async {
+        let mut ticks = tokio::time::interval(Duration::from_millis(100));
+        loop {
+            ticks.tick().await;
+            for event in [&temperature, &high] {
+                event.send(Temperature { celsius: 21.5 }).await.unwrap();
+            }
+        }
+    };
+    let report = tokio::select! {
+        report = check(&options) => report.unwrap(),
+        () = sending => unreachable!(),
+    };
+    device.stop().await;
+    report
+}
+
+fn key(seed: u8) -> Key {
+    chappe_identity::Key::from_seed([seed; 32]).into()
+}
+
+#[tokio::test]
+async fn a_device_of_rust_types_has_no_finding_with_and_without_tls() {
+    let pinned = |one: &Mutual| one.fingerprint().into_iter().collect();
+    let own = key(1).tls(&[]);
+    let other = key(2).tls(&[]).trust(pinned(&own));
+    let own = own.trust(pinned(&other));
+    for (address, tls) in [("127.0.41.7", None), ("127.0.41.8", Some((own, other)))] {
+        let report = typed(address, tls, key(1)).await;
+        assert!(violated(&report).is_empty(), "{:#?}", violated(&report));
+        assert!(report.notes.is_empty(), "{:?}", report.notes);
+        let unseen = report.clauses().filter(|(_, state)| state.is_none());
+        let unseen: Vec<_> = unseen.map(|(clause, _)| clause.id).collect();
+        assert_eq!(unseen, ["SOAP-1-5.4.7-upgrade"], "{address}");
+    }
+}
+
+#[tokio::test]
+async fn events_of_a_device_with_tls_need_a_certificate() {
+    let own = key(3).tls(&[]);
+    let other = Mutual::anonymous().trust(own.fingerprint().into_iter().collect());
+    let report = typed("127.0.41.9", Some((own, other)), key(3)).await;
+    assert!(violated(&report).is_empty(), "{:#?}", violated(&report));
+    assert!(
+        report.notes[0].contains("events are not checked"),
+        "{:?}",
+        report.notes
+    );
+}
+
 #[tokio::test]
 async fn a_device_that_is_not_there_is_an_error() {
     let free = tokio::net::TcpListener::bind("127.0.41.6:0").await.unwrap();
     let at = free.local_addr().unwrap();
     drop(free);
     let contact = Contact::parse(&format!("http://{at}/device"), 0).unwrap();
-    let failed = check(&Options::new(contact), Client::default()).await;
+    let failed = check(&Options::new(contact)).await;
     assert!(failed.unwrap_err().to_string().contains("Get"));
 }
