@@ -10,11 +10,10 @@ use super::content::{Content, Scope};
 /// The longest text after which grammars and buffers are kept. Reason: notifications are smaller, and a large message
 /// leaves large tables.
 const KEPT_TEXT_BYTES: usize = 64 << 10;
-/// Encoders that wait for the next message, and decoders as many. Reason: a device serves on few processors; each
-/// has about 20 KiB.
+/// Encoders that wait for the next message, and decoders as many. Reason: a device serves on few processors.
 const KEPT_MAX: usize = 4;
-/// The shortest text of a strict message that is compressed. Reason: measured, DEFLATE makes a typed message of
-/// 1.3 KB, with 1 integer, longer, and one of 4 KB, with 100 integers, shorter.
+/// The shortest text of a strict message that is compressed. Reason: the strings of a short message are mostly its
+/// identifier and addresses, in which nothing repeats.
 const COMPRESSED_TEXT_BYTES: usize = 2 << 10;
 
 /// The reason why bytes are not a message.

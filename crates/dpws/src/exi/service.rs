@@ -10,11 +10,10 @@ use chappe_xml::{Element, Limits};
 
 use super::coder::{Coder, DecodeError};
 
-/// The longest documents of one service of which grammars are made. Reason: those of 20 operations have 40 KiB; an SDC
+/// The longest documents of one service of which grammars are made. Reason: typed services have tens of KiB; an SDC
 /// device has megabytes, of whose grammars one message uses little.
 const DOCUMENTS_BYTES_MAX: usize = 256 << 10;
-/// The largest grammars. Reason: a tenth of the default; those of 20 operations have 1,500 states. It limits the
-/// time to compile what a stranger wrote, too.
+/// The largest grammars. Reason: a tenth of the default, which limits the time to compile what a stranger wrote.
 const GRAMMAR_STATES_MAX: usize = 20_000;
 /// Schemas that one end knows; then the oldest is forgotten. Reason: three devices of 20 services each.
 pub const SCHEMAS_MAX: usize = 64;
