@@ -50,6 +50,9 @@ pub struct Qos {
     /// Whether the samples have any encoding, or only plain CDR of version 1, that of Chappe's own types.
     #[serde(skip)]
     pub any_encoding: bool,
+    /// Whether the type has no key member. Ends match only if both have one or none has; those of Chappe's own types have.
+    #[serde(skip)]
+    pub is_keyless: bool,
 }
 
 /// Whether lost samples are retransmitted.
@@ -91,6 +94,7 @@ impl Default for Qos {
             max_samples: 0,
             partitions: Vec::new(),
             any_encoding: false,
+            is_keyless: false,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A reader of a topic whose type its writers announce.
 //!
-//! It follows the topic's writers in discovery, has a reader of the library for each name of a type among them, and requests
-//! their types. The samples of a writer whose type is not known yet wait, those of others do not.
+//! It follows the topic's writers in discovery, has a reader of the library for each name of a type among them, with or
+//! without a key, and requests their types. The samples of a writer whose type is not known yet wait, those of others do not.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,9 +57,10 @@ enum Announcement {
     Unknown,
 }
 
-/// The reader for one name of a type.
+/// The reader for one name of a type, with or without a key.
 struct Typed {
     type_name: String,
+    is_keyless: bool,
     known: Arc<Known>,
     reader: CycloneReader,
     /// The type of the last writer that announced one; samples of a writer that has left are of it.
@@ -116,7 +117,9 @@ impl AnyReader {
             return Ok(());
         }
         let type_name = found.topic.type_name.clone();
-        if !self.readers.iter().any(|it| it.type_name == type_name) {
+        let is_keyless = guid.is_keyless_writer();
+        let is_same = |it: &Typed| it.type_name == type_name && it.is_keyless == is_keyless;
+        if !self.readers.iter().any(is_same) {
             if self.readers.len() >= TYPES_MAX {
                 self.fault(guid, "the topic has too many types, it is ignored");
                 return Ok(());
@@ -125,11 +128,15 @@ impl AnyReader {
                 self.fault(guid, "the name of its type is not valid, it is ignored");
                 return Ok(());
             }
-            let known = Known::new(&self.presence, false, &found.topic, &self.qos)?;
-            let known = Arc::new(known);
+            let qos = Qos {
+                is_keyless,
+                ..self.qos.clone()
+            };
+            let known = Arc::new(Known::new(&self.presence, false, &found.topic, &qos)?);
             self.readers.push(Typed {
                 type_name: type_name.clone(),
-                reader: CycloneReader::new(known.clone(), &self.qos),
+                is_keyless,
+                reader: CycloneReader::new(known.clone(), &qos),
                 known,
                 last: None,
             });
@@ -177,7 +184,10 @@ impl AnyReader {
             let (of, fault) = match found {
                 Ok(Some(of)) => {
                     let typed = self.readers.iter_mut();
-                    for typed in typed.filter(|it| it.type_name == writer.type_name) {
+                    let is_keyless = guid.is_keyless_writer();
+                    for typed in typed.filter(|it| {
+                        it.type_name == writer.type_name && it.is_keyless == is_keyless
+                    }) {
                         typed.last = Some(of.clone());
                     }
                     (Announcement::Known(of), None)

@@ -65,6 +65,7 @@ struct RawQos {
     partitions: *const *const c_char,
     partition_count: u32,
     any_encoding: i32,
+    is_keyless: i32,
 }
 
 /// Opaque: `struct chappe_end`.
@@ -588,6 +589,7 @@ impl End {
             partitions: pointers.as_ptr(),
             partition_count: u32::try_from(pointers.len()).unwrap_or(0),
             any_encoding: i32::from(qos.any_encoding),
+            is_keyless: i32::from(qos.is_keyless),
         };
         let bell = Arc::as_ptr(&presence.bell).cast_mut().cast();
         let mut made = std::ptr::null_mut();

@@ -308,6 +308,7 @@ struct chappe_qos {
     const char *const *partitions;
     uint32_t partition_count;
     int32_t any_encoding;
+    int32_t is_keyless;
 };
 
 struct chappe_end {
@@ -513,15 +514,16 @@ static dds_qos_t *policies(const struct chappe_qos *of, bool writes)
     return qos;
 }
 
-static dds_entity_t topic(dds_entity_t participant, const char *name, const char *type_name, bool any_encoding,
-                          const struct ddsi_sertype **type)
+static dds_entity_t topic(dds_entity_t participant, const char *name, const char *type_name,
+                          const struct chappe_qos *of, const struct ddsi_sertype **type)
 {
     struct ddsi_sertype *made = calloc(1, sizeof *made);
     if (made == NULL)
         return DDS_RETCODE_OUT_OF_RESOURCES;
-    ddsi_sertype_init_flags(made, type_name, &type_ops, &sample_ops, 0);
+    ddsi_sertype_init_flags(made, type_name, &type_ops, &sample_ops,
+                            of->is_keyless ? DDSI_SERTYPE_FLAG_TOPICKIND_NO_KEY : 0);
     made->allowed_data_representation =
-        DDS_DATA_REPRESENTATION_FLAG_XCDR1 | (any_encoding ? DDS_DATA_REPRESENTATION_FLAG_XCDR2 : 0);
+        DDS_DATA_REPRESENTATION_FLAG_XCDR1 | (of->any_encoding ? DDS_DATA_REPRESENTATION_FLAG_XCDR2 : 0);
     dds_entity_t entity = dds_create_topic_sertype(participant, name, &made, NULL, NULL, NULL);
     if (entity < 0) {
         ddsi_sertype_unref(made);
@@ -551,7 +553,7 @@ int32_t chappe_end_new(dds_entity_t participant, int32_t writes, const char *nam
         return DDS_RETCODE_OUT_OF_RESOURCES;
     dds_qos_t *qos = policies(of, writes != 0);
     end->writes = writes != 0;
-    end->topic = topic(participant, name, type_name, of->any_encoding != 0, &end->type);
+    end->topic = topic(participant, name, type_name, of, &end->type);
     end->entity = end->topic;
     if (end->topic > 0) {
         dds_listener_t *told = writes ? NULL : listener(ring, bell);

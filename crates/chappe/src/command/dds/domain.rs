@@ -19,6 +19,8 @@ use crate::output::{self, Failure, Outcome, Table};
 const STEP: Duration = Duration::from_millis(50);
 /// Topics by which participants of Chappe find each other, which nobody looks for.
 const INTERNAL: [&str; 2] = ["chappe/alive/", "chappe/name/"];
+/// The library's own topics: what it has discovered.
+const BUILT_IN: &str = "org::eclipse::cyclonedds::builtin::";
 
 fn open(at: &DdsDomain) -> Result<Box<dyn Participant>, Failure> {
     let config = ParticipantConfig {
@@ -79,7 +81,8 @@ pub(super) fn topics(flags: &DdsTopics, json: bool) -> Outcome {
     let mut topics: BTreeMap<(String, String), Vec<RemoteEnd>> = BTreeMap::new();
     for end in participant.remote_ends() {
         let Topic { name, type_name } = end.topic.clone();
-        if !INTERNAL.iter().any(|prefix| name.starts_with(prefix)) {
+        let is_internal = INTERNAL.iter().any(|prefix| name.starts_with(prefix));
+        if !is_internal && !type_name.starts_with(BUILT_IN) {
             topics.entry((name, type_name)).or_default().push(end);
         }
     }
