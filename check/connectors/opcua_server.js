@@ -31,18 +31,18 @@ async function main() {
     });
     const fast = own.addVariable({ browseName: "fast", nodeId: "s=fast", componentOf: plant, dataType: "Int32" });
     space.installHistoricalDataNode(count, { maxOnlineValues: 100000 });
-    const turn = () => {
+    for (const variable of [count, fast]) {
+        variable.setValueFromSource({ dataType: opcua.DataType.Int32, value: number });
+    }
+    await server.start();
+    setInterval(() => {
         number += 1;
         fs.writeFileSync(state + ".new", String(number));
         fs.renameSync(state + ".new", state);
         for (const variable of [count, fast]) {
             variable.setValueFromSource({ dataType: opcua.DataType.Int32, value: number });
         }
-    };
-    // No number has two times: a client may have stored the last one before this server was killed.
-    turn();
-    await server.start();
-    setInterval(turn, PERIOD_MS);
+    }, PERIOD_MS);
     console.log("ready");
 }
 

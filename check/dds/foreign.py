@@ -1,8 +1,8 @@
 """Types that Chappe did not define, written by Cyclone DDS: `sensor_msgs/Imu` of ROS 2, and a type with what ROS 2 does not
-have (keys, enumerations, optional members, appendable and mutable structs, sequences of structs).
+have (keys, enumerations, appendable and mutable structs, sequences of structs).
 
-    foreign.py imu DOMAIN COUNT            writes rt/imu
-    foreign.py pose DOMAIN COUNT VERSION PARTITION    writes lab/pose in CDR of version 1 or 2
+    foreign.py imu DOMAIN COUNT                writes rt/imu, in version 1 of CDR
+    foreign.py pose DOMAIN COUNT PARTITION     writes lab/pose, in version 2, the only one for its types in Cyclone DDS
 
 It writes once a reader is there, and runs until its input ends.
 """
@@ -134,10 +134,10 @@ def write(writer: DataWriter, samples) -> None:
     sys.stdin.read()
 
 
-def main(what: str, domain: str, count: str, version: str = "1", partition: str = "") -> None:
+def main(what: str, domain: str, count: str, partition: str = "") -> None:
     participant = DomainParticipant(int(domain))
-    representation = Policy.DataRepresentation(use_cdrv0_representation=version == "1",
-                                               use_xcdrv2_representation=version == "2")
+    representation = Policy.DataRepresentation(use_cdrv0_representation=what == "imu",
+                                               use_xcdrv2_representation=what == "pose")
     qos = Qos(Policy.Reliability.Reliable(duration(seconds=10)), Policy.History.KeepAll,
               Policy.Durability.TransientLocal, representation,
               Policy.DurabilityService(0, Policy.History.KeepAll, -1, -1, -1))
