@@ -3,9 +3,9 @@
 //! Without CMake or a C compiler the crate is built without the library, with a warning, so that the rest of the
 //! workspace needs neither. Opening a participant then fails with the remedy.
 
-use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs, io};
 
 const SHIM: [&str; 2] = ["src/unsafe_cyclone/shim.c", "src/unsafe_cyclone/types.c"];
 
@@ -41,8 +41,9 @@ fn is_secure() -> bool {
 }
 
 fn build() -> Result<(), String> {
-    let source = cyclonedds_src::source_dir();
-    let build = PathBuf::from(env::var_os("OUT_DIR").ok_or("no OUT_DIR")?).join("cyclone");
+    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("no OUT_DIR")?);
+    let (source, build) = (out.join("source"), out.join("library"));
+    changed(&cyclonedds_src::source_dir(), &source).map_err(|error| error.to_string())?;
     library(&source, &build)?;
     let mut shim = cc::Build::new();
     shim.files(SHIM)
@@ -72,6 +73,45 @@ fn build() -> Result<(), String> {
         build.join("lib").display()
     );
     println!("cargo::rustc-link-lib=static=ddsc");
+    Ok(())
+}
+
+/// A message about types, and the most bytes of one. The library reads types within each other by recursion, so that a
+/// longer one from anybody ends the program.
+const TYPES_FILE: &str = "src/core/ddsi/src/ddsi_serdata_cdr.c";
+const TYPES_LIMIT: [&str; 2] = [
+    "if (size > UINT32_MAX - offsetof (struct ddsi_serdata_cdr, hdr))",
+    "if (size > 262144)",
+];
+
+/// Copies the library's sources, once, with the limit on messages about types.
+fn changed(from: &Path, to: &Path) -> io::Result<()> {
+    let file = to.join(TYPES_FILE);
+    if !file.exists() {
+        copy(from, to)?;
+    }
+    let text = fs::read_to_string(&file)?;
+    let [before, after] = TYPES_LIMIT;
+    match (text.matches(before).count(), text.contains(after)) {
+        (0, true) => Ok(()),
+        (1, false) => fs::write(&file, text.replace(before, after)),
+        _ => Err(io::Error::other(format!(
+            "{TYPES_FILE} has no limit to change"
+        ))),
+    }
+}
+
+/// Copies a folder with all that it has.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        match entry.file_type()?.is_dir() {
+            true => copy(&entry.path(), &target)?,
+            false => drop(fs::copy(entry.path(), target)?),
+        }
+    }
     Ok(())
 }
 

@@ -100,11 +100,6 @@ impl Guid {
         prefix.copy_from_slice(&self.0[..12]);
         prefix
     }
-
-    /// Whether it is that of a writer whose type has no key (RTPS 2.5, table 9.1).
-    pub(crate) fn is_keyless_writer(&self) -> bool {
-        self.0[15] & 0x3f == 0x03
-    }
 }
 
 impl fmt::Display for Guid {

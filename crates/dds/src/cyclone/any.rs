@@ -1,7 +1,8 @@
 //! A reader of a topic whose type its writers announce.
 //!
 //! It follows the topic's writers in discovery, has a reader of the library for each name of a type among them, with or
-//! without a key, and requests their types. The samples of a writer whose type is not known yet wait, those of others do not.
+//! without a key, and requests their types. A reader is made when a type of its name is known. The samples of a writer whose
+//! type is not known yet wait, those of others do not.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,6 +39,8 @@ pub(super) struct AnyReader {
     /// Samples of writers whose type is requested: as many as the reader holds.
     waiting: VecDeque<Sample>,
     dropped: u64,
+    /// Lost samples of readers that were given up.
+    lost_before: u64,
     /// The last writer whose type was looked for.
     last_asked: Guid,
     faults: VecDeque<String>,
@@ -87,6 +90,7 @@ impl AnyReader {
             readers: Vec::new(),
             waiting: VecDeque::new(),
             dropped: 0,
+            lost_before: 0,
             last_asked: Guid([0; 16]),
             faults: VecDeque::new(),
             matched: AtomicUsize::new(0),
@@ -116,30 +120,9 @@ impl AnyReader {
             self.fault(guid, "the topic has too many writers, it is ignored");
             return Ok(());
         }
-        let type_name = found.topic.type_name.clone();
-        let is_keyless = guid.is_keyless_writer();
-        let is_same = |it: &Typed| it.type_name == type_name && it.is_keyless == is_keyless;
-        if !self.readers.iter().any(is_same) {
-            if self.readers.len() >= TYPES_MAX {
-                self.fault(guid, "the topic has too many types, it is ignored");
-                return Ok(());
-            }
-            if found.topic.check().is_err() {
-                self.fault(guid, "the name of its type is not valid, it is ignored");
-                return Ok(());
-            }
-            let qos = Qos {
-                is_keyless,
-                ..self.qos.clone()
-            };
-            let known = Arc::new(Known::new(&self.presence, false, &found.topic, &qos)?);
-            self.readers.push(Typed {
-                type_name: type_name.clone(),
-                is_keyless,
-                reader: CycloneReader::new(known.clone(), &qos),
-                known,
-                last: None,
-            });
+        if found.topic.check().is_err() {
+            self.fault(guid, "the name of its type is not valid, it is ignored");
+            return Ok(());
         }
         let requested = self.qos.announced();
         let missed = found.announced.misses(&requested);
@@ -155,12 +138,57 @@ impl AnyReader {
             Some(hash) => Announcement::Requested(hash, Instant::now()),
             None => Announcement::Unknown,
         };
+        let type_name = found.topic.type_name;
         self.writers.insert(guid, Announced { type_name, of });
+        if found.type_hash.is_none() {
+            self.read(guid)?;
+        }
+        Ok(())
+    }
+
+    /// Has a reader for the type of a writer. It is made when the type is known: what a reader acknowledges must not be
+    /// unreadable because its writer left.
+    fn read(&mut self, guid: Guid) -> Result<(), DdsError> {
+        let is_keyless = is_keyless_writer(guid);
+        let Some(type_name) = self.writers.get(&guid).map(|it| it.type_name.clone()) else {
+            return Ok(());
+        };
+        let is_same = |it: &Typed| it.type_name == type_name && it.is_keyless == is_keyless;
+        if self.readers.iter().any(is_same) {
+            return Ok(());
+        }
+        if self.readers.len() >= TYPES_MAX {
+            // Those whose writers have all left make room.
+            let writers = &self.writers;
+            let is_used = |it: &Typed| writers.values().any(|one| one.type_name == it.type_name);
+            let gone = self.readers.extract_if(.., |it| !is_used(it));
+            self.lost_before += gone.map(|it| it.reader.lost()).sum::<u64>();
+        }
+        if self.readers.len() >= TYPES_MAX {
+            self.fault(guid, "the topic has too many types, it is ignored");
+            return Ok(());
+        }
+        let qos = Qos {
+            is_keyless,
+            ..self.qos.clone()
+        };
+        let topic = Topic {
+            name: self.topic.clone(),
+            type_name: type_name.clone(),
+        };
+        let known = Arc::new(Known::new(&self.presence, false, &topic, &qos)?);
+        self.readers.push(Typed {
+            type_name,
+            is_keyless,
+            reader: CycloneReader::new(known.clone(), &qos),
+            known,
+            last: None,
+        });
         Ok(())
     }
 
     /// Looks for requested types, of some writers in turn.
-    fn resolve(&mut self) {
+    fn resolve(&mut self) -> Result<(), DdsError> {
         let is_requested = |(guid, writer): (&Guid, &Announced)| {
             matches!(writer.of, Announcement::Requested(..)).then_some(*guid)
         };
@@ -182,16 +210,7 @@ impl AnyReader {
             let presence = &self.presence;
             let found = resolve(hash, &mut |hash| presence.type_object(hash));
             let (of, fault) = match found {
-                Ok(Some(of)) => {
-                    let typed = self.readers.iter_mut();
-                    let is_keyless = guid.is_keyless_writer();
-                    for typed in typed.filter(|it| {
-                        it.type_name == writer.type_name && it.is_keyless == is_keyless
-                    }) {
-                        typed.last = Some(of.clone());
-                    }
-                    (Announcement::Known(of), None)
-                }
+                Ok(Some(of)) => (Announcement::Known(of), None),
                 Ok(None) if since.elapsed() < PATIENCE => continue,
                 Ok(None) => {
                     let why = "it does not answer requests for its type".to_owned();
@@ -199,11 +218,24 @@ impl AnyReader {
                 }
                 Err(error) => (Announcement::Unknown, Some(error.to_string())),
             };
+            let known = match &of {
+                Announcement::Known(of) => Some(of.clone()),
+                _ => None,
+            };
+            let type_name = writer.type_name.clone();
             writer.of = of;
             if let Some(why) = fault {
                 self.fault(guid, &why);
             }
+            self.read(guid)?;
+            let is_keyless = is_keyless_writer(guid);
+            let is_same =
+                |it: &&mut Typed| it.type_name == type_name && it.is_keyless == is_keyless;
+            if let (Some(typed), Some(of)) = (self.readers.iter_mut().find(is_same), known) {
+                typed.last = Some(of);
+            }
         }
+        Ok(())
     }
 
     /// Passes on a sample, or keeps it until the type of its writer is known. `last` is its type if the writer has left.
@@ -228,6 +260,11 @@ impl AnyReader {
     }
 }
 
+/// Whether the writer's type has no key (RTPS 2.5, table 9.1).
+const fn is_keyless_writer(guid: Guid) -> bool {
+    guid.0[15] & 0x3f == 0x03
+}
+
 impl Reader for AnyReader {
     fn guid(&self) -> Guid {
         match self.readers.first() {
@@ -238,7 +275,7 @@ impl Reader for AnyReader {
 
     fn take(&mut self, most: usize, into: &mut Vec<Sample>) -> Result<(), DdsError> {
         self.discover()?;
-        self.resolve();
+        self.resolve()?;
         for sample in std::mem::take(&mut self.waiting) {
             match into.len() < most {
                 true => self.pass(sample, None, into),
@@ -282,6 +319,6 @@ impl Reader for AnyReader {
 
     fn lost(&self) -> u64 {
         let lost = self.readers.iter().map(|typed| typed.reader.lost());
-        lost.sum::<u64>() + self.dropped
+        lost.sum::<u64>() + self.lost_before + self.dropped
     }
 }

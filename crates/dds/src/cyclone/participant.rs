@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::any::AnyReader;
 use super::{reader, writer};
+use crate::SAMPLE_BYTES_MAX;
 use crate::backend::{Event, Guid, Participant, ParticipantConfig, QosMismatch, RemoteEnd, Topic};
 use crate::confine::Marks;
 use crate::mtu::datagram_bytes;
@@ -149,6 +150,11 @@ const PROMPT: &str = "<HeartbeatInterval min=\"0s\" minsched=\"100us\" max=\"1s\
 /// The bytes of a datagram around a fragment; reason: headers of the message and of the fragment, a time, a destination
 /// and a heartbeat take 116.
 const AROUND_A_FRAGMENT: usize = 128;
+/// What is sent with a sample besides its bytes: a head, and padding.
+const AROUND_A_SAMPLE: usize = 64;
+/// The stack of the thread that reads discovery; reason: the library reads types within each other by recursion, some
+/// 700 bytes for 6 bytes of a message, which are at most 256 KiB (`build.rs`).
+const STACK_BYTES: usize = 64 << 20;
 /// What security adds to that; reason: with message, submessage and payload protected each has a header, a signature and
 /// a place for the length, 64 bytes at most (DDS Security 1.1, clause 9.5.2).
 const AROUND_A_SECURE_FRAGMENT: usize = 3 * 64;
@@ -186,12 +192,14 @@ fn configuration(config: &ParticipantConfig, marks: &Marks) -> String {
     let security = config.security.configuration();
     let domain = config.domain;
     let Marks { send, receive } = marks;
+    let largest = SAMPLE_BYTES_MAX + AROUND_A_SAMPLE;
     format!(
         "<CycloneDDS><Domain><General><Interfaces>{interfaces}</Interfaces>{multicast}\
          <MaxMessageSize>{datagram}B</MaxMessageSize><MaxRexmitMessageSize>{datagram}B</MaxRexmitMessageSize>\
          <FragmentSize>{fragment}B</FragmentSize></General><Discovery><ExternalDomainId>{domain}</ExternalDomainId>\
          <ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>30</MaxAutoParticipantIndex>\
-         {peers}</Discovery><Internal><SocketReceiveBufferSize max=\"{receive}B\"/>\
+         {peers}</Discovery><Threads><Thread name=\"dq.builtins\"><Scheduling/><StackSize>{STACK_BYTES}B</StackSize>\
+         </Thread></Threads><Internal><MaxSampleSize>{largest}B</MaxSampleSize><SocketReceiveBufferSize max=\"{receive}B\"/>\
          <SocketSendBufferSize max=\"{send}B\"/>{PROMPT}<Watermarks><WhcLow>1kB</WhcLow><WhcHigh>1GB</WhcHigh>\
          <WhcHighInit>1GB</WhcHighInit><WhcAdaptive>false</WhcAdaptive></Watermarks></Internal>{security}</Domain>\
          </CycloneDDS>"

@@ -161,7 +161,7 @@ impl AnySubscriber {
             .parts
             .iter()
             .map(|(_, elements)| elements.len() as u64);
-        self.under_way = elements.sum();
+        self.under_way += elements.sum::<u64>();
         Ok(batch)
     }
 

@@ -242,6 +242,7 @@ impl<'a> Cursor<'a> {
                 }
             }
             Type::Float { .. } => Datum::Double(self.number(of)?),
+            Type::Mask { bytes } => Datum::Unsigned(self.unsigned(*bytes)?),
             Type::Text => Datum::Text(self.text()?),
             Type::Enumeration(of) => Datum::Text(self.literal(of)?),
             Type::Structure(of) => self.structure(of)?,
@@ -266,7 +267,9 @@ impl<'a> Cursor<'a> {
             None => self.size()?,
         };
         let size = match element {
-            Type::Integer { bytes, .. } | Type::Float { bytes } => usize::from(*bytes),
+            Type::Integer { bytes, .. } | Type::Float { bytes } | Type::Mask { bytes } => {
+                usize::from(*bytes)
+            }
             Type::Boolean | Type::Char => 1,
             _ => {
                 self.count(count)?;
@@ -279,7 +282,8 @@ impl<'a> Cursor<'a> {
             return Err(self.short(size.saturating_mul(count)));
         }
         match element {
-            Type::Integer {
+            Type::Mask { bytes: 1 }
+            | Type::Integer {
                 bytes: 1,
                 is_signed: false,
             } => Ok(Datum::Bytes(self.take(count)?.to_vec())),
@@ -308,6 +312,7 @@ impl<'a> Cursor<'a> {
                     false => number as f64,
                 }
             }
+            Type::Mask { bytes } => self.unsigned(*bytes)? as f64,
             Type::Float { bytes: 4 } => f32::from_bits(self.u32()?).into(),
             Type::Float { .. } => f64::from_bits(self.unsigned(8)?),
             _ => self.boolean()?.into(),
@@ -316,11 +321,12 @@ impl<'a> Cursor<'a> {
 
     fn literal(&mut self, of: &Enumeration) -> Result<String, CdrError> {
         let number = signed(self.unsigned(of.bytes)?, of.bytes);
-        let named = of
-            .literals
-            .iter()
-            .find(|(value, _)| i64::from(*value) == number);
-        Ok(named.map_or_else(|| number.to_string(), |(_, name)| name.clone()))
+        let Some(name) = of.literal(number) else {
+            return Ok(number.to_string());
+        };
+        // A byte of a sample can name as long a text as the type has.
+        self.count(name.len() / 32)?;
+        Ok(name.to_owned())
     }
 
     fn text(&mut self) -> Result<String, CdrError> {

@@ -46,7 +46,7 @@ impl Flat {
             keys: Vec::new(),
             left_out: Vec::new(),
         };
-        flat.add(of, "", &mut Vec::new(), false);
+        flat.add(of, "", &mut Vec::new(), Part::Outermost);
         let names: Vec<String> = flat.keys.iter().map(|key| column_name(&key.path)).collect();
         flat.schema.key = (!names.is_empty()).then(|| names.join("_"));
         flat
@@ -64,13 +64,22 @@ impl Flat {
         &self.left_out
     }
 
-    fn add(&mut self, of: &Structure, path: &str, indexes: &mut Vec<usize>, is_key: bool) {
+    fn add(&mut self, of: &Structure, path: &str, indexes: &mut Vec<usize>, part: Part) {
+        // Without key members, all of a struct that is a key is part of it (DDS-XTypes 1.3, clause 7.2.2.4.4.4).
+        let has_keys = of.members.iter().any(|member| member.is_key);
         for (index, member) in of.members.iter().enumerate() {
             let path = joined(path, &member.name);
-            let is_key = is_key || member.is_key;
+            let is_key = match part {
+                Part::Outermost => member.is_key,
+                Part::Key => member.is_key || !has_keys,
+                Part::Value => false,
+            };
             indexes.push(index);
             match &member.of {
-                Type::Structure(inner) => self.add(inner, &path, indexes, is_key),
+                Type::Structure(inner) => {
+                    let part = if is_key { Part::Key } else { Part::Value };
+                    self.add(inner, &path, indexes, part);
+                }
                 other => {
                     let indexes = indexes.clone();
                     self.leaf(Leaf { path, indexes }, other, is_key);
@@ -147,6 +156,14 @@ impl Flat {
     }
 }
 
+/// What a struct is of a sample.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Outermost,
+    Key,
+    Value,
+}
+
 impl Leaf {
     fn find<'a>(&self, sample: &'a Datum) -> Option<&'a Datum> {
         let mut found = sample;
@@ -207,15 +224,18 @@ pub fn time_of(of: &Structure, path: &str, sample: &Datum) -> Option<Timestamp> 
 fn field_type(of: &Type) -> Option<FieldType> {
     Some(match of {
         Type::Boolean => FieldType::Boolean,
-        Type::Integer { .. } => FieldType::Integer,
+        Type::Integer { .. } | Type::Mask { .. } => FieldType::Integer,
         Type::Float { .. } => FieldType::Double,
         Type::Char | Type::Text | Type::Enumeration(_) => FieldType::Text,
         Type::Sequence(element) | Type::Array(element, _) => match **element {
-            Type::Integer {
+            Type::Mask { bytes: 1 }
+            | Type::Integer {
                 bytes: 1,
                 is_signed: false,
             } => FieldType::Bytes,
-            Type::Boolean | Type::Integer { .. } | Type::Float { .. } => FieldType::Samples,
+            Type::Boolean | Type::Integer { .. } | Type::Mask { .. } | Type::Float { .. } => {
+                FieldType::Samples
+            }
             Type::Char => FieldType::Text,
             _ => return None,
         },

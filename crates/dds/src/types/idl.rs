@@ -240,15 +240,12 @@ impl Parser<'_> {
             }
         }
         input.expect('}')?;
-        let enumeration = Enumeration {
-            name: name.clone(),
-            bytes: match annotations.bit_bound.unwrap_or(32) {
-                0..=8 => 1,
-                9..=16 => 2,
-                _ => 4,
-            },
-            literals,
+        let bytes = match annotations.bit_bound.unwrap_or(32) {
+            0..=8 => 1,
+            9..=16 => 2,
+            _ => 4,
         };
+        let enumeration = Enumeration::new(name.clone(), bytes, literals);
         let of = Type::Enumeration(Arc::new(enumeration));
         self.define(name, Meaning::Type(of), place)
     }

@@ -93,6 +93,11 @@ pub enum Type {
         /// Its size: 4 or 8.
         bytes: u8,
     },
+    /// Bits with names: a whole number without a sign, but no primitive type.
+    Mask {
+        /// Its size: 1, 2, 4 or 8.
+        bytes: u8,
+    },
     /// Text in UTF-8.
     Text,
     /// One of several names.
@@ -114,8 +119,28 @@ pub struct Enumeration {
     pub name: String,
     /// The size of its values: 1, 2 or 4.
     pub bytes: u8,
-    /// Its values with their names.
-    pub literals: Vec<(i32, String)>,
+    /// Its values, in order, with their names.
+    literals: Vec<(i32, String)>,
+}
+
+impl Enumeration {
+    pub(crate) fn new(name: String, bytes: u8, mut literals: Vec<(i32, String)>) -> Self {
+        literals.sort_by_key(|(value, _)| *value);
+        Self {
+            name,
+            bytes,
+            literals,
+        }
+    }
+
+    /// The name of a value.
+    #[must_use]
+    pub fn literal(&self, value: i64) -> Option<&str> {
+        let found = self
+            .literals
+            .binary_search_by_key(&value, |(one, _)| i64::from(*one));
+        found.ok().map(|index| &*self.literals[index].1)
+    }
 }
 
 /// A type that cannot be used.
@@ -218,6 +243,7 @@ impl fmt::Display for Type {
             }
             Self::Float { bytes: 4 } => f.write_str("float"),
             Self::Float { .. } => f.write_str("double"),
+            Self::Mask { bytes } => write!(f, "bitmask{}", u32::from(*bytes) * 8),
             Self::Text => f.write_str("string"),
             Self::Enumeration(of) => f.write_str(&of.name),
             Self::Structure(of) => f.write_str(&of.name),

@@ -122,9 +122,8 @@ impl Resolver<'_> {
         Ok(match input.u8()? {
             kind::STRUCTURE => Type::Structure(Arc::new(self.structure(input, depth)?)),
             kind::ENUM => Type::Enumeration(Arc::new(enumeration(input)?)),
-            kind::BITMASK => Type::Integer {
+            kind::BITMASK => Type::Mask {
                 bytes: size_of_bits(input.u32()?),
-                is_signed: false,
             },
             kind::ALIAS => self.within(input, depth)?,
             kind::SEQUENCE => {
@@ -227,11 +226,8 @@ fn enumeration(input: &mut Input<'_>) -> Result<Enumeration, TypeError> {
     for _ in 0..count {
         literals.push((input.u32()?.cast_signed(), input.name()?));
     }
-    Ok(Enumeration {
-        name,
-        bytes: size_of_bits(bits).min(4),
-        literals,
-    })
+    let bytes = size_of_bits(bits).min(4);
+    Ok(Enumeration::new(name, bytes, literals))
 }
 
 /// The bytes of an enumeration or bit mask with this bound.

@@ -238,9 +238,15 @@ fn device_tls(config: &Config, settings: &[Setting]) -> Option<Problem> {
     }
     let is_set = |path: &std::path::Path| !path.as_os_str().is_empty();
     let (key, message) = if !tls.usages.is_empty() && !is_set(&tls.authorities) {
-        ("devices.tls.usages", "devices.tls.authorities is not set, so no authority is trusted")
+        (
+            "devices.tls.usages",
+            "devices.tls.authorities is not set, so no authority is trusted",
+        )
     } else if is_set(&tls.revocation_lists) && !is_set(&tls.authorities) {
-        ("devices.tls.revocation_lists", "devices.tls.authorities is not set, so no authority is trusted")
+        (
+            "devices.tls.revocation_lists",
+            "devices.tls.authorities is not set, so no authority is trusted",
+        )
     } else if !tls.proxy_usages.is_empty() && !tls.trusts() {
         ("devices.tls.proxy_usages", "nobody is trusted")
     } else if is_set(&tls.certificate) && !tls.trusts() {
