@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use chappe_dds::types::{Datum, Flat, Structure, Type, idl, time_of};
+use chappe_dds::types::{Datum, Extensibility, Flat, Member, Structure, Type, idl, time_of};
 use chappe_dds::{Encoding, Endian, Payload};
 use chappe_stream::{FieldType, Samples, Timestamp, Value};
 use proptest::prelude::*;
@@ -132,6 +132,64 @@ fn an_appended_member_of_a_newer_or_older_writer_is_skipped_or_absent() {
     let one = Some(Datum::Integer(1));
     assert_eq!(old.decode(&long), Ok(Datum::Structure(vec![one.clone()])));
     assert_eq!(new.decode(&short), Ok(Datum::Structure(vec![one, None])));
+}
+
+/// A bit mask is no primitive type: in version 2 of CDR its collections have a size before them.
+#[test]
+fn sequences_of_bit_masks_have_their_size_in_version_2() {
+    let member = |name: &str, of| Member {
+        name: name.into(),
+        id: 0,
+        is_key: false,
+        is_optional: false,
+        of,
+    };
+    let of = Structure {
+        name: "A".into(),
+        extensibility: Extensibility::Final,
+        members: vec![
+            member("flags", Type::Sequence(Type::Mask { bytes: 1 }.into())),
+            member("next", Type::Mask { bytes: 1 }),
+        ],
+    };
+    let counted = [2, 0, 0, 0, 3, 1, 4];
+    let sized = [[6, 0, 0, 0].as_slice(), &counted].concat();
+    for (encoding, bytes) in [
+        (Encoding::Plain1, counted.to_vec()),
+        (Encoding::Plain2, sized),
+    ] {
+        let payload = Payload {
+            endian: Endian::Little,
+            encoding,
+            bytes: bytes.into(),
+        };
+        let expected = vec![Some(Datum::Bytes(vec![3, 1])), Some(Datum::Unsigned(4))];
+        assert_eq!(of.decode(&payload).unwrap(), Datum::Structure(expected));
+    }
+}
+
+#[test]
+fn members_of_a_struct_are_of_the_key_if_the_struct_is() {
+    let inner = "struct Keyed { @key long id; long x; }; struct Plain { long a; long b; };";
+    for (text, key, fields) in [
+        ("@key long n; Keyed at;", "n", vec!["at_id", "at_x"]),
+        ("@key Keyed at; long n;", "at_id", vec!["at_x", "n"]),
+        (
+            "@key Plain at; Plain to;",
+            "at_a_at_b",
+            vec!["to_a", "to_b"],
+        ),
+        ("Keyed at;", "", vec!["at_id", "at_x"]),
+    ] {
+        let of = types(&format!("{inner} struct A {{ {text} }};"));
+        let flat = Flat::new(of.last().unwrap());
+        let names: Vec<_> = flat.schema().fields.iter().map(|it| &*it.name).collect();
+        assert_eq!(
+            (flat.schema().key.as_deref().unwrap_or(""), names),
+            (key, fields),
+            "{text}"
+        );
+    }
 }
 
 #[test]
