@@ -1,6 +1,6 @@
 //! Types that Chappe did not define: structs of IDL (DDS-XTypes 1.3), from a writer's announcement or from an IDL file.
 //!
-//! - [`Structure`] is a type, [`Datum`] a value of it; [`Structure::decode`] and [`Structure::encode`] convert to and from
+//! - [`Structure`] is a type, [`Datum`] a value of it; [`Structure::decode`] reads one from
 //!   all encodings of CDR.
 //! - [`Flat`] is the stream of a type: members become fields.
 //! - [`Structure::differences`] names the members in which two types differ.

@@ -30,7 +30,10 @@ name = "percent"
 type = "double"
 "#;
     std::fs::write(directory.path().join("one.csv"), "percent\n1\n2\n").unwrap();
-    std::fs::write(&path, text).unwrap();
+    // A device of another test, on the same network, must not be taken for this one.
+    let last = address.rsplit('.').next().unwrap();
+    let uuid = format!("uuid = \"00000000-0000-4000-8000-{last:0>12}\"\n");
+    std::fs::write(&path, uuid + text).unwrap();
     let options = HostOptions {
         selection: Selection::Addresses(vec![address.parse().unwrap()]),
         app_max_delay: Duration::ZERO,
