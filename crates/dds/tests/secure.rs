@@ -290,7 +290,8 @@ fn each_faulty_file_is_reported_with_its_setting() {
         change(&mut config);
         config.check_files().unwrap_err()
     };
-    let cases: [(&str, &dyn Fn(&mut SecurityConfig)); 8] = [
+    type Change<'a> = &'a dyn Fn(&mut SecurityConfig);
+    let cases: [(&str, Change<'_>); 8] = [
         ("identity_ca", &|it| it.identity_ca = "/nonexistent".into()),
         ("certificate", &|it| {
             it.identity_ca.clone_from(&foreign.identity_ca)
