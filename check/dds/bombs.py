@@ -1,0 +1,146 @@
+"""Messages of a stranger that are small to send and large to read, at a participant of Chappe:
+
+1. A question about a type of sequences within each other, 6 bytes for each: up to the limit it is answered, beyond it is
+   dropped. The participant continues.
+2. Fragments of a sample that claims 600 MB and never ends: none is kept.
+
+    python3 check/dds/bombs.py CHAPPE
+
+Runs as root on Linux, in a network namespace of its own with nothing but loopback.
+"""
+
+import os
+import pathlib
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True
+from forged import parameter  # noqa: E402
+
+INSIDE = "CHAPPE_DDS_BOMBS_INSIDE"
+DOMAIN = 11
+# The first participant of the domain on this host.
+VICTIM = ("127.0.0.1", 7_400 + 250 * DOMAIN + 10)
+OWN_PORT = 7_999
+PREFIX = b"\x01\x10" + b"\x42" * 10
+HEAD = b"RTPS\x02\x03\x01\x10" + PREFIX
+# The built-in reader and writer of questions about types (DDS-XTypes 1.3, clause 7.6.3.3.4).
+READER, WRITER = bytes.fromhex("000300c4"), bytes.fromhex("000300c3")
+FRAGMENT = 60_000
+# Levels within and beyond 256 KiB.
+LEVELS = [40_000, 100_000]
+CLAIMED, SENT = 600_000_000, 300_000_000
+GROWTH_MAX_KB = 16 * 1024
+
+
+def submessage(kind: int, body: bytes) -> bytes:
+    return bytes([kind, 0x05 if kind == 0x15 else 0x01]) + struct.pack("<H", len(body)) + body
+
+
+def announcement() -> bytes:
+    """Of a participant with the ends for questions about types."""
+    locator = struct.pack("<iI", 1, OWN_PORT) + bytes(12) + socket.inet_aton("127.0.0.1")
+    parameters = [(0x15, b"\x02\x03\0\0"), (0x16, b"\x01\x10\0\0"), (0x50, PREFIX + b"\0\0\x01\xc1"), (0x32, locator),
+                  (0x31, locator), (0x02, struct.pack("<iI", 100, 0)), (0x58, struct.pack("<I", 0xFC3F))]
+    listed = b"".join(parameter(*it) for it in parameters) + struct.pack("<HH", 1, 0)
+    ends = bytes.fromhex("000100c7000100c2")
+    return HEAD + submessage(0x15, struct.pack("<HH", 0, 16) + ends + struct.pack("<iI", 0, 1) + b"\0\x03\0\0" + listed)
+
+
+def heartbeat(count: int) -> bytes:
+    return HEAD + submessage(0x07, READER + WRITER + struct.pack("<iIiII", 0, 1, 0, 1, count))
+
+
+def fragment(number: int, part: bytes, total: int) -> bytes:
+    where = struct.pack("<iIIHHI", 0, 1, number, 1, FRAGMENT, total)
+    return HEAD + submessage(0x16, struct.pack("<HH", 0, 28) + READER + WRITER + where + part)
+
+
+def question(levels: int) -> bytes:
+    """TypeLookup_Request for one identifier: plain sequences within each other, in delimited CDR 2."""
+    head = bytes(16) + struct.pack("<iI", 0, 1) + struct.pack("<I", 1) + bytes(4)
+    # Kind (small plain sequence), equivalence (both), padding, flags, bound; the innermost is an int32.
+    at, made = len(head) + 28, bytearray()
+    for _ in range(levels):
+        made += b"\x80\xf3"
+        at += 2
+        if at % 2:
+            made += b"\0"
+            at += 1
+        made += b"\x01\0\0"
+        at += 3
+    identifiers = struct.pack("<I", 1) + bytes(made) + b"\x04"
+    member = struct.pack("<I", len(identifiers)) + identifiers
+    asked = struct.pack("<II", 0x40000000 | (206790757 & 0x0FFFFFFF), len(member)) + member
+    call = struct.pack("<iI", 25318099, len(asked)) + asked
+    body = head + struct.pack("<I", len(call)) + call
+    padding = -len(body) % 4
+    return b"\0\x07\0" + bytes([padding]) + body + bytes(padding)
+
+
+def resident_kb(process: subprocess.Popen) -> int:
+    text = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmRSS"))
+
+
+def exchange(chappe: str, send) -> tuple[bool, int]:
+    """Whether a participant lives after a stranger has sent, and what its memory has grown by, in kB."""
+    victim = subprocess.Popen([chappe, "dds", "topics", "--domain", str(DOMAIN), "--seconds", "60"],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            stranger.bind(("127.0.0.1", OWN_PORT))
+            # Until its ports are open, and it knows the stranger.
+            for _ in range(30):
+                stranger.sendto(announcement(), VICTIM)
+                time.sleep(0.1)
+            before = resident_kb(victim)
+            stranger.sendto(heartbeat(1), VICTIM)
+            time.sleep(0.3)
+            send(stranger)
+            stranger.sendto(heartbeat(2), VICTIM)
+            time.sleep(2)
+        return victim.poll() is None, resident_kb(victim) - before if victim.poll() is None else 0
+    finally:
+        victim.kill()
+        victim.wait()
+
+
+def main(chappe: str) -> None:
+    if not os.environ.get(INSIDE):
+        again = ["unshare", "--net", "--", sys.executable, *sys.argv]
+        sys.exit(subprocess.run(again, env={**os.environ, INSIDE: "1"}).returncode)
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    failed = False
+
+    def report(is_well: bool, text: str) -> None:
+        nonlocal failed
+        failed |= not is_well
+        print(f"   {'ok' if is_well else 'FAILED'}: {text}", flush=True)
+
+    for levels in LEVELS:
+        asked = question(levels)
+
+        def ask(stranger: socket.socket, asked: bytes = asked) -> None:
+            for number, at in enumerate(range(0, len(asked), FRAGMENT)):
+                stranger.sendto(fragment(number + 1, asked[at:at + FRAGMENT], len(asked)), VICTIM)
+                time.sleep(0.002)
+
+        lives, _ = exchange(chappe, ask)
+        report(lives, f"a question about {levels} sequences within each other, {len(asked)} bytes, ends no participant")
+
+    def claim(stranger: socket.socket) -> None:
+        for number in range(SENT // FRAGMENT):
+            stranger.sendto(fragment(number + 1, bytes(FRAGMENT), CLAIMED), VICTIM)
+            time.sleep(0.0005)
+
+    lives, grown = exchange(chappe, claim)
+    report(lives and grown < GROWTH_MAX_KB, f"{SENT // 1_000_000} MB of a sample that claims {CLAIMED // 1_000_000} MB "
+           f"take {grown} kB")
+    sys.exit(failed)
+
+
+main(*sys.argv[1:])
