@@ -140,6 +140,9 @@ pub struct Http {
     /// Answer the calls of GSN's REST interface under `/gsn`: a GSN server reads streams of this node with its
     /// wrapper `remote-api`, by the name and the token of an account.
     pub gsn: bool,
+    /// Directory of the guide that the node serves at `/docs`; empty: none. `mdbook build docs` builds one.
+    /// Relative to this file.
+    pub docs: PathBuf,
     /// TLS; without it the node speaks plain HTTP.
     pub tls: HttpTls,
 }
@@ -485,6 +488,8 @@ impl Default for Http {
             max_body_bytes: 1 << 20,
             request_timeout_ms: 10_000,
             gsn: false,
+            // Reason: packages install the guide there.
+            docs: "/usr/share/chappe/docs/html".into(),
             tls: HttpTls::default(),
         }
     }
