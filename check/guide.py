@@ -16,8 +16,9 @@ Blocks
                  when they have. It is ended by its process group at the end of the page.
 
 Marks: an HTML comment before a block, or before the title for the whole page; several are separated by `;`
-    needs: mosquitto root   commands that must be installed, and `root`, `systemd` (as the init system), `dds`, `network`
-                            (the internet) or `console` (a person who types): otherwise the block is skipped, with the reason
+    needs: mosquitto root   commands that must be installed, and `root`, `systemd` (as the init system), `dds` (in the program),
+                            `python:MODULE`, `source` (this checkout, as ~/chappe), or `other:WHAT`, which no machine that runs
+                            checks has: otherwise the block is skipped, with the reason
     file: sensors/warm.toml the block, in any language, is saved as this file; the text of the page has to name it
     in: plant               the block belongs to this directory, which stands for a machine of its own
     addresses: 192.0.2.7    of the page: addresses of an interface in the page's network; needs root
@@ -27,7 +28,7 @@ Marks: an HTML comment before a block, or before the title for the whole page; s
     any order               the lines of the output may be in any order
 
 What is compared: lines without differences in blanks, runs of dashes, times, durations and sizes, IPv4 addresses and ports,
-UUIDs, and hexadecimal numbers of at least 12 digits. The page's directory is shown as /home/ada. `…` in a shown line stands for
+UUIDs, hexadecimal numbers of at least 12 digits, and tokens. The page's directory is shown as /home/ada. `…` in a shown line stands for
 any text, and a line of `…` alone for any lines.
 
 --write puts the real output into blocks that differ. Exit code 1 when a page differs.
@@ -146,6 +147,7 @@ PATTERNS = [
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?|\b\d\d:\d\d:\d\d(\.\d+)?\b", "TIME"),
     (r"\b[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b", "UUID"),
     (r"\b[0-9a-fA-F]{12,}\b", "HEX"),
+    (r"(?<![\w-])[A-Za-z0-9_-]{43}(?![\w-])", "TOKEN"),
     (r"\b\d{1,3}(\.\d{1,3}){3}(:\d{1,5})?\b", "ADDRESS"),
     (r"\blocalhost:\d{2,5}\b", "ADDRESS"),
     (r"(?<![\w.])\d[\d,]*(\.\d+)? ?(ns|µs|us|ms|s|min|h|d|days?|hours?|minutes?|seconds?|B|bytes|kB|MB|GB|TB|KiB|MiB|GiB|TiB)\b",
@@ -316,10 +318,12 @@ class Page:
                 absent = "" if os.path.isdir("/run/systemd/system") and not self.own_network else "systemd does not run here"
             elif need == "dds":
                 absent = "" if has_dds(self.program) else "the program was built without DDS"
-            elif need == "network":
-                absent = "needs the internet"
-            elif need == "console":
-                absent = "needs a person"
+            elif need.startswith("python:"):
+                absent = "" if has_module(need[7:]) else f"python3 has no module {need[7:]}"
+            elif need.startswith("other:"):
+                absent = f"needs {need[6:]}"
+            elif need == "source":
+                absent = ""
             else:
                 absent = "" if shutil.which(need) else f"{need} is not installed"
             if absent:
@@ -403,6 +407,8 @@ def run_pages(pages: list[Page], keep: bool) -> None:
         first.skipped.append(f"{first.path.name}: {reason}")
         return
     home = pathlib.Path(tempfile.mkdtemp(prefix="chappe-guide-"))
+    if any("source" in marks.get("needs", "").split() for marks in [first.marks, *(block.marks for block in first.blocks)]):
+        (home / "chappe").symlink_to(ROOT)
     shell = Shell(first.program, home, first.marks.get("addresses", "").split(), first.own_network)
     try:
         for page in pages:
@@ -419,6 +425,10 @@ def run_pages(pages: list[Page], keep: bool) -> None:
             print(f"   {first.path.name}: kept in {home}")
         else:
             shutil.rmtree(home, ignore_errors=True)
+
+
+def has_module(name: str) -> bool:
+    return subprocess.run(["python3", "-c", f"import {name}"], capture_output=True, check=False).returncode == 0
 
 
 def has_dds(program: pathlib.Path) -> bool:
