@@ -6,7 +6,7 @@
 Every relative link and anchor of every Markdown file leads somewhere; a page of the guide links only to pages of the guide,
 because the rendered guide has no others. Every path docs/… in any file exists. Every page of the guide is in docs/SUMMARY.md,
 once. docs/index.md has at most ten links, and the README fits two screens. In docs/tutorial and docs/how-to every block of
-code is fenced, and shell is marked `console` or `sh`, because check/guide.py runs these. Exit code 1 with one line for each
+code is fenced, and shell is marked `console` or `sh`, because check/guide.py runs these, or is a file. Exit code 1 with one line for each
 fault.
 """
 
@@ -151,13 +151,16 @@ def check_sizes():
 def check_blocks():
     count = 0
     for path in tracked("docs/tutorial/*.md", "docs/how-to/*.md"):
+        mark = ""
         for number, line, kind in lines_of(path):
             language = line.strip().lstrip("`~").split(",")[0].strip() if kind == "fence" else ""
             count += language in RUN
             if kind == "indented" and line.strip():
                 fault(path, number, "this code is not fenced, so it is not run")
-            elif kind == "fence" and (language in SHELL or not language):
+            elif kind == "fence" and (language in SHELL or not language) and "file:" not in mark:
                 fault(path, number, f"a block marked {language or 'nothing'!r} is not run: mark it console, sh or text")
+            if line.strip():
+                mark = line if line.startswith("<!--") else ""
     return count
 
 
