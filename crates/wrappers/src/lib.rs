@@ -47,7 +47,7 @@ pub use node::{NodeParts, StreamNow};
 pub use notes::Notes;
 pub use schema::{exporter_schema, wrapper_schema};
 
-/// The lines that a program of kind `program` prints (docs/programs.md).
+/// The lines that a program of kind `program` prints (docs/reference/programs.md).
 pub mod program {
     pub use crate::kinds::program::{
         Answer, End, Line, Lines, Message, Reached, Refusal, StreamMessage,
@@ -110,9 +110,9 @@ mod tests {
 
     pub(crate) use self::open as open_in;
 
-    /// The example files in the section of docs/wrappers.md with this title; each begins with a comment.
+    /// The example files in the section of docs/reference/wrappers-and-exporters.md with this title; each begins with a comment.
     pub(crate) fn examples(title: &str) -> Vec<String> {
-        let document = include_str!("../../../docs/wrappers.md");
+        let document = include_str!("../../../docs/reference/wrappers-and-exporters.md");
         let start = document.find(&format!("\n## `{title}`\n")).unwrap();
         let section = &document[start + 4..];
         let section = &section[..section.find("\n## ").unwrap()];

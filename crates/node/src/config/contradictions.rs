@@ -338,6 +338,8 @@ fn links(config: &Config, settings: &[Setting], lines: &BTreeMap<String, usize>)
 #[cfg(feature = "dds")]
 fn dds(config: &Config, settings: &[Setting]) -> Option<Problem> {
     let error = config.dds.check().err()?;
-    let hint = error.hint().unwrap_or("docs/dds.md shows an example");
+    let hint = error
+        .hint()
+        .unwrap_or("docs/reference/dds.md shows an example");
     Some(at(settings, &error.setting(), error.to_string(), hint))
 }
