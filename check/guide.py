@@ -422,7 +422,7 @@ def run_pages(pages: list[Page], keep: bool) -> None:
     finally:
         shell.stop()
         for log in shell.logs if page.failures else []:
-            page.failures.append(f"output of {log.name}:\n{indented(log.read_text(errors='replace')[-4000:])}")
+            page.failures.append(f"output of {log.name}:\n{indented(log.read_text(errors='replace')[-2000:])}")
         for left in pages[pages.index(page) + 1:]:
             left.failures.append(f"not run: {page.path.name} failed")
         if keep:
