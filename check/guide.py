@@ -12,7 +12,7 @@ Blocks
     ```console   commands after `$ `, continued by a backslash or by lines after `> `; the other lines are the output, which
                  must be as shown. A command without shown lines prints nothing.
     ```sh        a script. Each command must succeed; the output is not compared.
-    `COMMAND &`  runs in the background. The shown lines must appear in its output in this order, and the page goes on
+    `COMMAND &`  runs in the background. The shown lines must appear in its output in this order, and the page continues
                  when they have. It is ended by its process group at the end of the page.
 
 Marks: an HTML comment before a block, or before the title for the whole page; several are separated by `;`
@@ -20,7 +20,7 @@ Marks: an HTML comment before a block, or before the title for the whole page; s
                             `python:MODULE`, `source` (this checkout, as ~/chappe), and what no machine that runs checks has:
                             `network` (the internet), `other:WHAT`. Otherwise the block is skipped, with the reason
     file: sensors/warm.toml the block, in any language, is saved as this file; the text of the page has to name it
-    in: plant               the shell goes to this directory, which stands for a machine of its own; `.` is the page's directory
+    in: plant               the shell goes to this directory, in place of a machine of its own; `.` is the page's directory
     addresses: 192.0.2.7    of the page: addresses of an interface in the page's network; needs root
     repeat                  its commands are repeated until the output is as shown, for at most 60 s
     exit: 1                 its last command ends with this code
@@ -60,7 +60,7 @@ MARKS = {"needs", "file", "in", "addresses", "repeat", "exit", "numbers vary", "
 
 
 class Differs(Exception):
-    """A page does something else than it says."""
+    """A page differs from its program."""
 
 
 @dataclasses.dataclass
@@ -261,7 +261,9 @@ class Shell:
         return line.decode()
 
     def run(self, text: str, directory: pathlib.Path | None = None, strict: bool = False) -> tuple[str, int]:
-        """Runs a command in this directory, or where the shell is; returns what it printed and its exit code. A strict one ends with its first failure."""
+        """Runs a command in this directory, or where the shell is; a strict one ends with its first failure.
+
+        Returns its output and its exit code."""
         output = self.home / ".tools" / "output"
         before, after = ("set -e", "set +e") if strict else ("", "")
         enter = f"cd {directory}" if directory else ""
