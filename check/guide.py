@@ -12,24 +12,24 @@ Blocks
     ```console   commands after `$ `, continued by a backslash or by lines after `> `; the other lines are the output, which
                  must be as shown. A command without shown lines prints nothing.
     ```sh        a script. Each command must succeed; the output is not compared.
-    `COMMAND &`  runs in the background. The shown lines must appear in its output in this order, and the page goes on
+    `COMMAND &`  runs in the background. The shown lines must appear in its output in this order, and the page continues
                  when they have. It is ended by its process group at the end of the page.
 
 Marks: an HTML comment before a block, or before the title for the whole page; several are separated by `;`
     needs: mosquitto root   commands that must be installed, and `root`, `systemd` (as the init system), `dds` (in the program),
-                            `python:MODULE`, `source` (this checkout, as ~/chappe), or `other:WHAT`, which no machine that runs
-                            checks has: otherwise the block is skipped, with the reason
+                            `python:MODULE`, `source` (this checkout, as ~/chappe), and what no machine that runs checks has:
+                            `network` (the internet), `other:WHAT`. Otherwise the block is skipped, with the reason
     file: sensors/warm.toml the block, in any language, is saved as this file; the text of the page has to name it
-    in: plant               the block belongs to this directory, which stands for a machine of its own
+    in: plant               the shell goes to this directory, in place of a machine of its own; `.` is the page's directory
     addresses: 192.0.2.7    of the page: addresses of an interface in the page's network; needs root
-    repeat                  its commands are repeated until the output is as shown, for at most 30 s
+    repeat                  its commands are repeated until the output is as shown, for at most 60 s
     exit: 1                 its last command ends with this code
     numbers vary            numbers in the output are not compared
     any order               the lines of the output may be in any order
 
 What is compared: lines without differences in blanks, runs of dashes, times, durations and sizes, IPv4 addresses and ports,
-UUIDs, hexadecimal numbers of at least 12 digits, and tokens. The page's directory is shown as /home/ada. `…` in a shown line stands for
-any text, and a line of `…` alone for any lines.
+UUIDs, hexadecimal numbers of at least 12 digits, keys of 40 characters (CURVE) and tokens. The page's directory is shown as
+/home/ada. `…` in a shown line stands for any text, and a line of `…` alone for any lines.
 
 --write puts the real output into blocks that differ. Exit code 1 when a page differs.
 """
@@ -53,14 +53,14 @@ HOME = "/home/ada"
 # reason: the slowest page starts four programs one after another; a busy machine takes several times as long.
 PAGE_S = 240
 COMMAND_S = 90
-REPEAT_S = 6
+REPEAT_S = 60
 # reason: a link that was refused once tries again after a second, so asking more often shows nothing sooner.
 POLL_S = 0.5
 MARKS = {"needs", "file", "in", "addresses", "repeat", "exit", "numbers vary", "any order"}
 
 
 class Differs(Exception):
-    """A page does something else than it says."""
+    """A page differs from its program."""
 
 
 @dataclasses.dataclass
@@ -144,6 +144,7 @@ def commands_of(block: Block) -> list[Command]:
 # ---- Comparison ------------------------------------------------------------------------------------------------------
 
 PATTERNS = [
+    (r"(?<!\S)\S{40}(?!\S)", "KEY"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?|\b\d\d:\d\d:\d\d(\.\d+)?\b", "TIME"),
     (r"\b[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b", "UUID"),
     (r"\b[0-9a-fA-F]{12,}\b", "HEX"),
@@ -237,7 +238,7 @@ class Shell:
         self.selector.register(self.process.stdout, selectors.EVENT_READ)
         self.answers = b""
         self._send(setup)
-        self.run("true", home)
+        self.run("true")
 
     def _send(self, text: str) -> None:
         try:
@@ -259,11 +260,13 @@ class Shell:
         line, _, self.answers = self.answers.partition(b"\n")
         return line.decode()
 
-    def run(self, text: str, directory: pathlib.Path, strict: bool = False) -> tuple[str, int]:
-        """Runs a command; returns what it printed and its exit code. A strict one ends with its first failure."""
+    def run(self, text: str, directory: pathlib.Path | None = None, strict: bool = False) -> tuple[str, int]:
+        """Runs a command in this directory, or where the shell is; a strict one ends with its first failure.
+
+        Returns its output and its exit code."""
         output = self.home / ".tools" / "output"
         before, after = ("set -e", "set +e") if strict else ("", "")
-        enter = "" if directory == self.home else f"cd {directory}"
+        enter = f"cd {directory}" if directory else ""
         self._send(f"{enter}\n{before}\n{{ {text}\n}} >{output} 2>&1 </dev/null\ncode=$?\n{after}\necho $code >&3")
         try:
             code = int(self._answer(COMMAND_S))
@@ -272,7 +275,7 @@ class Shell:
             raise Differs(f"{failure}\n{indented(printed)}") from None
         return output.read_text(errors="replace"), code
 
-    def start(self, text: str, directory: pathlib.Path) -> pathlib.Path:
+    def start(self, text: str, directory: pathlib.Path | None) -> pathlib.Path:
         """Starts a command in the background; returns the file of its output."""
         log = self.home / ".tools" / f"background-{len(self.logs)}"
         self.logs.append(log)
@@ -322,6 +325,8 @@ class Page:
                 absent = "" if has_module(need[7:]) else f"python3 has no module {need[7:]}"
             elif need.startswith("other:"):
                 absent = f"needs {need[6:]}"
+            elif need == "network":
+                absent = "needs the internet"
             elif need == "source":
                 absent = ""
             else:
@@ -347,6 +352,7 @@ class Page:
     def run_block(self, shell: Shell, block: Block, home: pathlib.Path) -> None:
         directory = home / block.marks.get("in", "")
         directory.mkdir(exist_ok=True)
+        enter = directory if "in" in block.marks else None
         name = block.marks.get("file")
         is_shell = block.language in ("sh", "console")
         reason = self.missing(block.marks)
@@ -363,15 +369,15 @@ class Page:
             elif is_shell:
                 self.ran += 1
                 if block.language == "sh":
-                    output, code = shell.run("\n".join(block.body), directory, strict=True)
+                    output, code = shell.run("\n".join(block.body), enter, strict=True)
                     if code:
                         raise Differs(f"exit code {code}\n{indented(output)}")
                 else:
-                    self.run_console(shell, block, directory)
+                    self.run_console(shell, block, enter)
         except Differs as failure:
             raise Differs(f"line {block.line}: {failure}") from None
 
-    def run_console(self, shell: Shell, block: Block, directory: pathlib.Path) -> None:
+    def run_console(self, shell: Shell, block: Block, directory: pathlib.Path | None) -> None:
         commands = commands_of(block)
         numbers_vary = "numbers vary" in block.marks
         for command in commands:
@@ -418,7 +424,7 @@ def run_pages(pages: list[Page], keep: bool) -> None:
     finally:
         shell.stop()
         for log in shell.logs if page.failures else []:
-            page.failures.append(f"output of {log.name}:\n{indented(log.read_text(errors='replace')[-4000:])}")
+            page.failures.append(f"output of {log.name}:\n{indented(log.read_text(errors='replace')[-2000:])}")
         for left in pages[pages.index(page) + 1:]:
             left.failures.append(f"not run: {page.path.name} failed")
         if keep:
