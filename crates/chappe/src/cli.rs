@@ -216,6 +216,13 @@ pub(crate) enum Command {
         /// The shell.
         shell: clap_complete::Shell,
     },
+    /// Write the manual pages to a directory.
+    #[cfg(feature = "man")]
+    #[command(hide = true)]
+    Man {
+        /// The directory.
+        directory: PathBuf,
+    },
 }
 
 /// Flags of `demo`.

@@ -2,7 +2,7 @@
 //!
 //! Data goes to standard output, everything else to standard error. Exit code 0: success; 1: a
 //! negative result (nothing found, a check failed, a condition not met); 2: an error, with a `hint:`
-//! when the remedy is known.
+//! when the remedy is known; 78: `serve` with a wrong configuration, for service managers.
 
 #![forbid(unsafe_code)]
 
@@ -84,5 +84,7 @@ fn run(cli: Cli) -> Outcome {
             command::completions(shell);
             Ok(())
         }
+        #[cfg(feature = "man")]
+        Command::Man { directory } => command::man(&directory),
     }
 }

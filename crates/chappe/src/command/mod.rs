@@ -30,6 +30,7 @@ pub(crate) mod recording;
 pub(crate) mod registry;
 pub(crate) mod sensor;
 pub(crate) mod serve;
+mod service;
 mod session;
 pub(crate) mod stream;
 pub(crate) mod trace;
@@ -47,6 +48,12 @@ use crate::output::Failure;
 /// Prints the completions of `shell`.
 pub(crate) fn completions(shell: clap_complete::Shell) {
     clap_complete::generate(shell, &mut Cli::command(), "chappe", &mut std::io::stdout());
+}
+
+/// Writes a manual page for each verb to a directory.
+#[cfg(feature = "man")]
+pub(crate) fn man(directory: &std::path::Path) -> crate::output::Outcome {
+    Ok(clap_mangen::generate_to(Cli::command(), directory)?)
 }
 
 /// The program that provides an unknown verb.

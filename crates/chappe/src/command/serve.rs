@@ -7,6 +7,7 @@ use chappe_node::{Node, StartError};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 
+use super::service;
 use crate::cli::Serve;
 use crate::output::{self, Failure, Outcome};
 
@@ -21,7 +22,10 @@ pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
         .iter()
         .map(|text| setting(text))
         .collect::<Result<_, _>>()?;
-    let loaded = super::config::load(flags.file.as_deref(), set)?;
+    let loaded = super::config::load(flags.file.as_deref(), set).map_err(|mut failure| {
+        failure.code = service::WRONG_CONFIGURATION;
+        failure
+    })?;
     raise_open_files_limit();
     let runtime = chappe_node::runtime()?;
     runtime.block_on(async {
@@ -55,7 +59,7 @@ pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
             output::note(node.size_limit());
             output::line(format_args!("{} is ready at {address}", node.name()));
         }
-        chappe_node::shutdown_signal().await?;
+        service::run(&node, flags.file.as_deref()).await?;
         output::progress("draining");
         node.shutdown().await?;
         Ok(())
