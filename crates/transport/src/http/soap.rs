@@ -150,12 +150,12 @@ impl Client {
         schema: Option<&ServiceSchema>,
     ) -> Result<Option<Answer>, Error> {
         let peer = contact.address;
-        let must_compile = schema.is_some_and(|schema| !schema.is_compiled());
+        let is_costly = schema.is_some_and(ServiceSchema::is_costly);
         let encode = {
             let (text, schema) = (text.clone(), schema.cloned());
             move || exi::encode(&text, schema.as_ref())
         };
-        let encoded = match must_compile {
+        let encoded = match is_costly {
             true => self.parsers().run(encode).await,
             false => self.parsers().run_if_large(text.len(), encode).await,
         };
