@@ -34,7 +34,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use accounts::AccountRules;
-pub use devices::{DevicePattern, DeviceRules, DeviceTls};
+pub use devices::{DevicePattern, DeviceRules, DeviceTls, ScopeRule};
 pub use discovery_proxy::DiscoveryProxy;
 pub use kad::Kad;
 

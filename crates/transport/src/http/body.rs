@@ -96,7 +96,16 @@ impl Reader<'_> {
             return Ok(received((bytes, None), held));
         }
         let schemas = self.exi.cloned().unwrap_or_default();
-        let unpacked = match coding.decode(&bytes, self.bound.min(SMALL_BYTES), &schemas) {
+        let unpack = || coding.decode(&bytes, self.bound.min(SMALL_BYTES), &schemas);
+        let unpacked = match unpack() {
+            // Its schema may be one that was never used.
+            Err(BodyError::Schema(_)) if schemas.must_compile() && !schemas.is_costly() => {
+                schemas.compile();
+                unpack()
+            }
+            unpacked => unpacked,
+        };
+        let unpacked = match unpacked {
             Err(BodyError::TooLarge) if self.bound > SMALL_BYTES => {
                 if held.is_none() {
                     held = self.take(self.bound).await;
@@ -104,7 +113,7 @@ impl Reader<'_> {
                 // The serving thread continues.
                 self.unpack_apart(coding, bytes, schemas).await
             }
-            // Its schema may be one that was never used.
+            // The same, and it takes long to compile.
             Err(BodyError::Schema(_)) if schemas.must_compile() => {
                 self.unpack_apart(coding, bytes, schemas).await
             }
