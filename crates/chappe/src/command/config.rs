@@ -27,9 +27,7 @@ pub(crate) fn run(verb: Config, json: bool) -> Outcome {
 /// Loads the layers of the configuration: defaults, file, environment, flags.
 pub(crate) fn load(file: Option<&Path>, flags: Vec<Flag>) -> Result<Loaded, Failure> {
     let file = match file {
-        Some(path) => {
-            Some((path.to_owned(), read(path)?))
-        }
+        Some(path) => Some((path.to_owned(), read(path)?)),
         None => None,
     };
     let environment = std::env::vars()

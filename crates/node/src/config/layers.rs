@@ -8,11 +8,11 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Config, SCHEMA_VERSION};
 use super::check::{Violation, violations};
 use super::contradictions::contradictions;
 use super::error::{ConfigError, Problem, nearest};
 use super::schema::{Key, keys, schema};
+use super::{Config, SCHEMA_VERSION};
 
 /// Environment variables of the program itself, which set no keys.
 const PROGRAM_VARIABLES: [&str; 5] = [

@@ -53,7 +53,8 @@ pub const SCHEMA_VERSION: u32 = 1;
 
 /// The fault and the remedy of a file of a newer version.
 fn newer(found: i64) -> (String, &'static str) {
-    let message = format!("the file has version {found}; this program reads up to {SCHEMA_VERSION}");
+    let message =
+        format!("the file has version {found}; this program reads up to {SCHEMA_VERSION}");
     (message, "use the program that wrote it, or a newer one")
 }
 

@@ -440,6 +440,13 @@ impl Cursor {
         let positions = match record.map(<[u8]>::split_first) {
             None => Some(Positions::new()),
             Some(Some((&FORMAT, bytes))) => reading::decode(bytes),
+            Some(Some((&found, _))) if found > FORMAT => {
+                return Err(StoreError::Log(Error::NewerFormat {
+                    file: stream.name(),
+                    found: found.into(),
+                    known: FORMAT.into(),
+                }));
+            }
             Some(_) => None,
         };
         if let Some(record) = newest.last() {
