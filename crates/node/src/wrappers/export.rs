@@ -441,11 +441,7 @@ impl Cursor {
             None => Some(Positions::new()),
             Some(Some((&FORMAT, bytes))) => reading::decode(bytes),
             Some(Some((&found, _))) if found > FORMAT => {
-                return Err(StoreError::Log(Error::NewerFormat {
-                    file: stream.name(),
-                    found: found.into(),
-                    known: FORMAT.into(),
-                }));
+                return Err(Error::newer_format(stream.name(), found, FORMAT).into());
             }
             Some(_) => None,
         };

@@ -359,11 +359,9 @@ const ORIGINS_MAX: usize = 64;
 /// A newer program wrote it, or it does not decode.
 fn decode(stream: &Stream, bytes: &[u8]) -> Result<Decoded, StoreError> {
     match bytes.first() {
-        Some(&found) if found > FORMAT_FORMERS => Err(StoreError::Log(Error::NewerFormat {
-            file: stream.name(),
-            found: found.into(),
-            known: FORMAT_FORMERS.into(),
-        })),
+        Some(&found) if found > FORMAT_FORMERS => {
+            Err(Error::newer_format(stream.name(), found, FORMAT_FORMERS).into())
+        }
         _ => decode_known(bytes).ok_or_else(|| StoreError::Metadata(stream.name())),
     }
 }
