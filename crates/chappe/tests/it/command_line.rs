@@ -357,6 +357,7 @@ fn errors_of_device_files_name_the_line() {
     assert!(err(&output).contains("device.toml:2"), "{}", err(&output));
 }
 
+#[cfg(feature = "dds")]
 #[test]
 fn a_former_configuration_is_migrated_once() {
     let folder = tempfile::tempdir().expect("a scratch folder");
