@@ -147,13 +147,14 @@ fn migrate(file: &Path, dry_run: bool, json: bool) -> Outcome {
         }
         for (path, text) in &files {
             if let Some(directory) = path.parent() {
-                fs::create_dir_all(directory)?;
+                output::folder(directory)?;
             }
-            fs::write(path, text)?;
+            output::file(path, text)?;
         }
         // The copy and the file keep the mode: the file may hold a token.
-        fs::copy(file, &former)?;
-        fs::write(file, &migration.text)?;
+        fs::copy(file, &former)
+            .map_err(|error| Failure::new(format!("cannot write {}: {error}", former.display())))?;
+        output::file(file, &migration.text)?;
     }
     if json {
         let files: Vec<&PathBuf> = files.iter().map(|(path, _)| path).collect();
