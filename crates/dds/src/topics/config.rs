@@ -214,11 +214,16 @@ pub(super) mod pacer_text {
     use super::{DdsPacer, Deserialize};
     use serde::{Deserializer, Serializer, de::Error as _};
 
-    pub(in crate::topics) fn serialize<S: Serializer>(pacer: &DdsPacer, to: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::topics) fn serialize<S: Serializer>(
+        pacer: &DdsPacer,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         to.collect_str(pacer)
     }
 
-    pub(in crate::topics) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<DdsPacer, D::Error> {
+    pub(in crate::topics) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<DdsPacer, D::Error> {
         String::deserialize(from)?.parse().map_err(D::Error::custom)
     }
 }

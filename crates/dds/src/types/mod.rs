@@ -154,9 +154,7 @@ impl Enumeration {
     #[must_use]
     pub fn value(&self, text: &str) -> Option<i32> {
         let named = self.literals.iter().find(|(_, name)| name == text);
-        named
-            .map(|(value, _)| *value)
-            .or_else(|| text.parse().ok())
+        named.map(|(value, _)| *value).or_else(|| text.parse().ok())
     }
 
     /// The value where there is none: 0 if it has a name, or else the lowest one.
