@@ -9,6 +9,7 @@ mod demo_killed;
 mod exi;
 mod floors;
 mod gsn;
+mod notify;
 mod perf;
 mod query;
 mod registry;
