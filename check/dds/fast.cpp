@@ -32,7 +32,7 @@ using eprosima::fastrtps::rtps::SerializedPayload_t;
 using std::chrono::steady_clock;
 
 static constexpr auto PATIENCE = std::chrono::seconds(120);
-// The encapsulation, then source, number, time and the length of the bytes (docs/dds.md: plain CDR of version 1).
+// The encapsulation, then source, number, time and the length of the bytes (docs/reference/dds.md: plain CDR of version 1).
 static constexpr uint32_t HEAD = 4, FIXED = 28, BYTES_MAX = 1 << 20;
 
 struct Octets {

@@ -1,7 +1,7 @@
 """A small device, with and without TLS: its length, its size, its memory, and that it works where there is little.
 
     check/dpws/small.py CHAPPE EXAMPLES WORK    the folder with the examples `thermometer` and `secure_device`, built by
-                                                `--profile small --no-default-features` (docs/device-library.md)
+                                                `--profile small --no-default-features` (docs/reference/device-library.md)
 
 Each is started on a loopback of its own, found, called or described, and sends events to `chappe watch`; then once more in
 a memory group (cgroup) of 8 MiB, in which the pages of the program count, too. Runs as root. Exit code 1 beyond a bound.

@@ -1,7 +1,7 @@
 """The same descriptors in a GSN server and in a node: the same input gives the same elements.
 
 Each file of `descriptors/` runs in both at the same time, over files of its own that are written alike. What the server
-stored in its database is compared with the stream of the node: times and values of each element. Where docs/gsn.md
+stored in its database is compared with the stream of the node: times and values of each element. Where docs/reference/gsn.md
 explains a difference, exactly this difference is expected. Then each file becomes TOML and XML again, and the results
 run in both in the same way.
 """
@@ -339,7 +339,7 @@ def judge(run: str, gsn: dict[str, Rows], chappe: dict[str, Rows], is_again: boo
             for kind, rows in (("GSN", theirs), ("Chappe", ours)):
                 print("".join(f"      {kind:6} {at} {row}\n" for at, row in rows), end="", flush=True)
     expect(not wrong, f"{run}: {len(CASES)} descriptors give the same in GSN and in Chappe, but for the differences that "
-           f"docs/gsn.md explains (wrong: {wrong})")
+           f"docs/reference/gsn.md explains (wrong: {wrong})")
 
 
 def compare(args: argparse.Namespace, work: pathlib.Path) -> None:

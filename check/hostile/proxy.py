@@ -15,7 +15,7 @@ from wire import inside, measured, resident_bytes
 
 PROXY, PORT = "fd77::1", 8474
 CONFIG = f'[discovery.proxy]\nlisten = "[{PROXY}]:{PORT}"\n'
-# As docs/discovery-proxy.md says.
+# As docs/reference/discovery-proxy.md says.
 OF_ONE_NETWORK, OF_ALL = 8, 64
 ADDRESSES, NETWORKS, ATTEMPTS = 10, 9, 10
 HELLOS = 600

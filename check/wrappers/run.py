@@ -4,7 +4,7 @@
 
 1. kills: logrotate, sqlite3, socat, mosquitto, nginx, curl, sdc11073 and the examples of programs, all on one node. The node and
           each peer are killed with SIGKILL in turn, and the cable between them is cut. Then each number that a peer
-          sent is counted in its stream: docs/wrappers.md says how often it may be there.
+          sent is counted in its stream: docs/reference/wrappers-and-exporters.md says how often it may be there.
 2. host:  the kind `system` compared with /proc and df.
 3. full:  a data directory on a small disk that is full for a while.
 4. odd:   input that is broken, endless, or made to cost memory.
@@ -101,15 +101,15 @@ def kills(bench: Bench) -> None:
 
 
 def documented() -> None:
-    """Each kind that docs/wrappers.md makes a promise for names the test that shows it there."""
-    document = (FOLDER.parents[1] / "docs" / "wrappers.md").read_text()
-    promises, shown = (document.split(f"## {title}")[1].split("\n## ")[0]
-                       for title in ("What is promised", "What shows the promises"))
+    """Each kind that docs/reference/wrappers-and-exporters.md makes a promise for names the test that shows it there."""
+    docs = FOLDER.parents[1] / "docs"
+    page, shown = ((docs / name).read_text() for name in ("reference/wrappers-and-exporters.md", "evidence/wrappers.md"))
+    promises = page.split("## What is promised")[1].split("\n## ")[0]
     kinds = re.findall(r"^\| `([a-z_-]+)` \|.*\|", promises, re.MULTILINE)
     rows = set(re.findall(r"^\| `([a-z_-]+)…?` \|", shown, re.MULTILINE))
     families = tuple(row for row in rows if row.endswith("-"))
     missing = [kind for kind in kinds if kind not in rows and not kind.startswith(families)]
-    expect(len(kinds) > 15 and not missing, f"docs/wrappers.md names a test for each of {len(kinds)} rows {missing or ''}")
+    expect(len(kinds) > 15 and not missing, f"docs/reference/wrappers-and-exporters.md names a test for each of {len(kinds)} rows {missing or ''}")
 
 
 PARTS = {"kills": kills, "host": host.check, "full": full.check, "odd": odd.check}

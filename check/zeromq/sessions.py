@@ -1,6 +1,6 @@
 """Hostile sessions at a node's bound port: valid ZMTP (libzmq) that carries invalid frames of the exchange protocol.
 
-Frames are made here from docs/exchange.md, not by the product. The node stays up, sends Goodbye with the right code
+Frames are made here from docs/reference/exchange-protocol.md, not by the product. The node stays up, sends Goodbye with the right code
 or closes the connection, counts ended sessions, frees their memory, and keeps serving an honest session.
 """
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::DdsError;
 
 /// The default limit on unacknowledged samples. Reason: a writer with thousands in flight fills the receiver's
-/// socket and causes retransmissions (docs/dds.md).
+/// socket and causes retransmissions (docs/reference/dds.md).
 pub const WINDOW_DEFAULT: u32 = 64;
 /// The capacity of a reader of this crate, in windows of the writer. Reason: a smaller reader that is not emptied for
 /// a moment loses acknowledged samples.

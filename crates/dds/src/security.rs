@@ -133,7 +133,8 @@ impl SecurityConfig {
 }
 
 /// The remedy for a missing or invalid file.
-const HINT: &str = "`chappe dds keys DIRECTORY NAME` makes all files; docs/dds.md describes them";
+const HINT: &str =
+    "`chappe dds keys DIRECTORY NAME` makes all files; docs/reference/dds.md describes them";
 
 #[cfg(secure)]
 mod files {

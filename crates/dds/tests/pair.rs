@@ -53,7 +53,7 @@ fn samples_arrive_once_and_in_order_and_are_acknowledged() {
     let mut here = open(&config).unwrap();
     let mut there = open(&config).unwrap();
     let topic = topic("pair");
-    // A volatile topic may lose samples while reader and writer discover each other (docs/dds.md).
+    // A volatile topic may lose samples while reader and writer discover each other (docs/reference/dds.md).
     let kept = |qos: Qos| Qos {
         durability: Durability::TransientLocal,
         ..qos
@@ -109,7 +109,7 @@ fn samples_arrive_once_and_in_order_and_are_acknowledged() {
     assert_eq!(reader.lost(), 0);
 }
 
-/// A reader acknowledges samples for which it has no room, and drops the oldest (docs/dds.md).
+/// A reader acknowledges samples for which it has no room, and drops the oldest (docs/reference/dds.md).
 #[test]
 fn a_full_reader_counts_all_samples_that_it_drops() {
     let config = config(16);

@@ -50,7 +50,7 @@ fn supervisor(participant: &ParticipantConfig) -> Supervisor {
     .unwrap()
 }
 
-/// A replaced volatile writer counts samples as acknowledged before its readers have found it (docs/dds.md); this one
+/// A replaced volatile writer counts samples as acknowledged before its readers have found it (docs/reference/dds.md); this one
 /// keeps them.
 fn kept(qos: Qos) -> Qos {
     Qos {

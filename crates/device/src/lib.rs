@@ -51,5 +51,5 @@ pub use service::{Event, PortType, Requester, Service};
 
 /// The examples of the guide are tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/device-library.md")]
+#[doc = include_str!("../../../docs/reference/device-library.md")]
 struct Guide;

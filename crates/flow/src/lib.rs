@@ -58,7 +58,7 @@
 //! Not part of this crate: sockets, storage, XML, encryption and authentication (those of the
 //! connection, CURVE or TLS), and pacing algorithms beyond the [`Pacer`] implementations.
 //!
-//! `docs/exchange.md` specifies the protocol for other implementations.
+//! `docs/reference/exchange-protocol.md` specifies the protocol for other implementations.
 
 #![no_std]
 #![forbid(unsafe_code)]

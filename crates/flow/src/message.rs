@@ -2,7 +2,7 @@
 //!
 //! A frame is a CRC-32 (IEEE, four bytes, little-endian) over the rest, then one or more messages:
 //! a kind (one byte), the length of the body (varint), the body. Numbers are varints; texts and
-//! byte strings are preceded by their length. `docs/exchange.md` explains their purpose.
+//! byte strings are preceded by their length. `docs/reference/exchange-protocol.md` explains their purpose.
 //!
 //! Decoding borrows from the frame; records are a slice of it.
 

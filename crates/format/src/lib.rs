@@ -9,7 +9,7 @@
 //! that cannot be read at all is one fault, for a dead letter. Every input has bounds ([`Limits`]): bytes,
 //! elements, steps of paths, depth, streams. No input causes a panic.
 //!
-//! Each format, with an example: docs/formats.md.
+//! Each format, with an example: docs/reference/formats.md.
 
 #![forbid(unsafe_code)]
 

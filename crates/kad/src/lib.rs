@@ -60,7 +60,7 @@
 //! - Until an address has returned a token, it receives at most three times the bytes it sent, and nothing
 //!   is stored for it.
 //! - An attacker does not control a key by placing nodes near it: a record is stored all over the region
-//!   of its key, and searches cover all its parts. `docs/kademlia.md` has measurements of the attacks that
+//!   of its key, and searches cover all its parts. `docs/evidence/kademlia.md` has measurements of the attacks that
 //!   this withstands.
 //! - A search receives no more bytes than it granted.
 //! - The limits of [`Config`] bound the memory, whatever arrives.

@@ -11,6 +11,7 @@ const METRICS_MOST = 400;
 const SAMPLE = /^([A-Za-z_:][\w:]*)(\{.*\})?\s+(\S+)/;
 
 const INTERFACES = [
+  ['/docs/', 'Guide'],
   ['/api/v1/openapi.json', 'OpenAPI'],
   ['/api/v1/devices', 'devices'],
   ['/api/v1/kad', 'distributed hash table'],

@@ -20,7 +20,7 @@ pub const CAP: u16 = 128;
 
 /// A smaller cap may make an event slower by this fraction of its time, so that heads answer sooner.
 ///
-/// Reason: 5 % more time without failures halves it with them (docs/notification-tree.md).
+/// Reason: 5 % more time without failures halves it with them (docs/explanation/notification-tree.md).
 const SLOWDOWN_DIVISOR: u64 = 20;
 
 /// A rule that divides sinks.

@@ -7,7 +7,7 @@
 //! make rows without touching an index, are wrapped in a filter that charges them to the query's
 //! budget.
 //!
-//! docs/decisions/sparql-join-order.md has the reasons and the measurements.
+//! docs/explanation/decisions/sparql-join-order.md has the reasons and the measurements.
 
 use std::collections::HashSet;
 

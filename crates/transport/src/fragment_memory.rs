@@ -3,7 +3,7 @@
 //! A datagram larger than a frame travels in fragments. If one of them is lost, the others stay for half a
 //! minute in a memory of 4 MiB on most systems (`net.ipv4.ipfrag_high_thresh`). Once that is full, fragments of
 //! complete datagrams are dropped, and a reliable sender repeats them. At 25 MB/s and 1 % frame loss it is full
-//! after three seconds (measured, `docs/dds.md`).
+//! after three seconds (measured, `docs/reference/dds.md`).
 
 /// The recommended size: half a minute of incomplete datagrams of ten frames, at 25 MB/s and 1 % frame loss.
 const WANTED_BYTES: u64 = 128 << 20;

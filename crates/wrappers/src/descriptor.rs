@@ -97,7 +97,7 @@ pub struct WrapperKeys {
     /// Scopes of that device, URIs, by which virtual sensors find its streams.
     #[serde(default)]
     pub scopes: Vec<String>,
-    /// How messages become elements (docs/formats.md).
+    /// How messages become elements (docs/reference/formats.md).
     #[schemars(with = "Option<FormatConfig>")]
     pub format: Option<Spanned<FormatConfig>>,
     /// The streams that the messages become.

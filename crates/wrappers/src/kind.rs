@@ -302,7 +302,7 @@ impl<C: crate::CommonKeys> crate::PeerFile<C> {
 mod tests {
     use super::*;
 
-    const DOCUMENT: &str = include_str!("../../../docs/wrappers.md");
+    const DOCUMENT: &str = include_str!("../../../docs/reference/wrappers-and-exporters.md");
 
     #[test]
     fn the_documentation_has_a_row_for_each_kind() {

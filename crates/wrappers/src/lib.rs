@@ -47,7 +47,7 @@ pub use node::{NodeParts, StreamNow};
 pub use notes::Notes;
 pub use schema::{exporter_schema, wrapper_schema};
 
-/// The lines that a program of kind `program` prints (docs/programs.md).
+/// The lines that a program of kind `program` prints (docs/reference/programs.md).
 pub mod program {
     pub use crate::kinds::program::{
         Answer, End, Line, Lines, Message, Reached, Refusal, StreamMessage,
@@ -110,12 +110,20 @@ mod tests {
 
     pub(crate) use self::open as open_in;
 
-    /// The example files in the section of docs/wrappers.md with this title; each begins with a comment.
+    /// The pages of the kinds.
+    const PAGES: &str = concat!(
+        include_str!("../../../docs/reference/wrappers/files.md"),
+        include_str!("../../../docs/reference/wrappers/network.md"),
+        include_str!("../../../docs/reference/wrappers/metrics.md"),
+        include_str!("../../../docs/reference/wrappers/mqtt.md"),
+        include_str!("../../../docs/reference/wrappers/field.md"),
+    );
+
+    /// The example files in the section with this title of docs/reference/wrappers; each begins with a comment.
     pub(crate) fn examples(title: &str) -> Vec<String> {
-        let document = include_str!("../../../docs/wrappers.md");
-        let start = document.find(&format!("\n## `{title}`\n")).unwrap();
-        let section = &document[start + 4..];
-        let section = &section[..section.find("\n## ").unwrap()];
+        let start = PAGES.find(&format!("\n## `{title}`\n")).unwrap();
+        let section = &PAGES[start + 4..];
+        let section = &section[..section.find("\n## ").unwrap_or(section.len())];
         let mut found: Vec<String> = Vec::new();
         let mut is_file = false;
         for line in section.lines() {

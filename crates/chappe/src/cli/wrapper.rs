@@ -24,7 +24,7 @@ pub(crate) enum Wrapper {
     Try(WrapperTry),
     /// Check whether the program of a wrapper's file keeps the rules of the protocol; stores nothing.
     #[command(
-        after_help = "Examples:\n  chappe wrapper check wrappers/load.toml\n  chappe wrapper check wrappers/load.toml --wait 30s --json\n  chappe wrapper check wrappers/mean.toml --elements elements.jsonl\n\nExit code 1 when a rule is broken. The rules are in docs/programs.md."
+        after_help = "Examples:\n  chappe wrapper check wrappers/load.toml\n  chappe wrapper check wrappers/load.toml --wait 30s --json\n  chappe wrapper check wrappers/mean.toml --elements elements.jsonl\n\nExit code 1 when a rule is broken. The rules are in docs/reference/programs.md."
     )]
     Check(WrapperCheck),
     /// Print a wrapper's file for a peer, as far as the peer describes itself.

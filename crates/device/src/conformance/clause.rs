@@ -2,7 +2,7 @@
 //!
 //! Sources: DPWS 1.1, WS-Discovery 1.1 and SOAP-over-UDP 1.1 (OASIS, 1 July 2009), WS-Addressing 1.0 and SOAP 1.2
 //! (W3C), WS-Eventing (W3C submission, March 2006), WS-Transfer and WS-MetadataExchange (September 2004). The
-//! numbers are those of `docs/dpws-conformance.md`, which says how far they can be trusted.
+//! numbers are those of `docs/evidence/dpws-conformance.md`, which says how far they can be trusted.
 
 use std::fmt;
 

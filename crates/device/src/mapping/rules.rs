@@ -123,7 +123,7 @@ impl Rules {
             error(
                 wrong.span(),
                 wrong.message().to_owned(),
-                Some("a rule's format is in docs/rules.md"),
+                Some("a rule's format is in docs/reference/path-rules.md"),
             )
         })?;
         let mut rules = Vec::new();

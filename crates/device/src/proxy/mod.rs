@@ -1,4 +1,4 @@
-//! A discovery proxy: answers for devices that multicast does not reach (docs/discovery-proxy.md).
+//! A discovery proxy: answers for devices that multicast does not reach (docs/reference/discovery-proxy.md).
 //!
 //! The protocol is in [`chappe_dpws::discovery::Proxy`]; this gives it sockets, HTTP and subscribers. What
 //! unauthenticated messages say is passed on as [`ProxyNews`], so that the application can look for itself, and

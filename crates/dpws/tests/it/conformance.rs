@@ -1,4 +1,4 @@
-//! Goal: docs/dpws-conformance.md names only tests that exist.
+//! Goal: docs/evidence/dpws-conformance.md names only tests that exist.
 //!
 //! Method: looks for the function of each `crate/file.rs::test` in the file.
 
@@ -7,7 +7,9 @@ use std::path::Path;
 #[test]
 fn named_tests_exist() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let document = crates.with_file_name("docs").join("dpws-conformance.md");
+    let document = crates
+        .with_file_name("docs")
+        .join("evidence/dpws-conformance.md");
     let document = std::fs::read_to_string(document).unwrap();
     let words = document.split('`').skip(1).step_by(2);
     let named = words.filter(|word| word.contains(".rs::"));

@@ -102,7 +102,7 @@ impl NmeaFormat {
         let is_own = ["talker", "sentence"].contains(&path);
         if !is_number && !is_own && !FIELDS.iter().any(|(_, name, ..)| *name == path) {
             return Err(format!(
-                "{path:?} is neither the number of a field nor one of the names in docs/formats.md"
+                "{path:?} is neither the number of a field nor one of the names in docs/reference/formats.md"
             ));
         }
         self.slots.slot(path)

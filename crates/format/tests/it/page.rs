@@ -1,4 +1,4 @@
-//! Each example of docs/formats.md gives what the page says.
+//! Each example of docs/reference/formats.md gives what the page says.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -52,7 +52,7 @@ fn shown(value: &Value) -> String {
 
 #[test]
 fn the_examples_of_the_page_hold() {
-    let page = include_str!("../../../../docs/formats.md");
+    let page = include_str!("../../../../docs/reference/formats.md");
     let mut examples = 0;
     for (title, blocks) in blocks(page) {
         let (Some(config), Some(wanted)) = (blocks.get("toml"), blocks.get("elements")) else {

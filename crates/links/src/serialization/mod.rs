@@ -2,7 +2,7 @@
 //!
 //! A [`Document`] is one message: the structure of a stream, elements of it with the id and version
 //! of their schema, or a loss. Decoding returns exactly the encoded values, bit by bit (doubles
-//! that are not a number become the one NaN of the format). `docs/links.md` describes the formats
+//! that are not a number become the one NaN of the format). `docs/reference/links.md` describes the formats
 //! for other programs.
 //!
 //! XML and MessagePack name the fields, so that a writer may use any order and leave out null

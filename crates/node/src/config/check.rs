@@ -14,11 +14,11 @@ use super::schema::{enum_values, resolve};
 const REPLACED: [(&str, &str); 2] = [
     (
         "dds.publish",
-        "each published stream is a file in the directory `exporters`, with kind = \"dds\": docs/dds.md",
+        "each published stream is a file in the directory `exporters`, with kind = \"dds\": docs/reference/dds.md",
     ),
     (
         "dds.subscribe",
-        "each topic that is read is a file in the directory `wrappers`, with kind = \"dds\": docs/dds.md",
+        "each topic that is read is a file in the directory `wrappers`, with kind = \"dds\": docs/reference/dds.md",
     ),
 ];
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Discovery;
 
 /// Being a discovery proxy: the node answers for its devices, and for those that register with it, where
-/// multicast does not reach (docs/discovery-proxy.md).
+/// multicast does not reach (docs/reference/discovery-proxy.md).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DiscoveryProxy {

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Finding devices where multicast does not reach: nodes publish the devices they know in a distributed
-/// hash table over UDP unicast (docs/kademlia.md).
+/// hash table over UDP unicast (docs/reference/kademlia.md).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Kad {

@@ -340,6 +340,7 @@ fn relative_to(file: &Path, key: &Key, value: Value) -> Value {
             | "registry.ontologies_directory"
             | "mail.authorities"
             | "mail.password_file"
+            | "http.docs"
             | "http.tls.certificate"
             | "http.tls.key"
             | "http.tls.client_authorities"

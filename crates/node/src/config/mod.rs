@@ -34,7 +34,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use accounts::AccountRules;
-pub use devices::{DevicePattern, DeviceRules, DeviceTls};
+pub use devices::{DevicePattern, DeviceRules, DeviceTls, ScopeRule};
 pub use discovery_proxy::DiscoveryProxy;
 pub use kad::Kad;
 
@@ -140,6 +140,9 @@ pub struct Http {
     /// Answer the calls of GSN's REST interface under `/gsn`: a GSN server reads streams of this node with its
     /// wrapper `remote-api`, by the name and the token of an account.
     pub gsn: bool,
+    /// Directory of the guide that the node serves at `/docs`; empty: none. `mdbook build docs` builds one.
+    /// Relative to this file.
+    pub docs: PathBuf,
     /// TLS; without it the node speaks plain HTTP.
     pub tls: HttpTls,
 }
@@ -291,7 +294,7 @@ pub struct Log {
     #[schemars(range(min = 0, max = 9_000_000_000_u64), extend("x-unit" = "seconds"))]
     pub remove_abandoned_s: u64,
     /// Streams at once; one more is refused and counted. Each takes memory even when it is silent: see
-    /// docs/data.md.
+    /// docs/reference/data-directory.md.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_streams: u32,
 }
@@ -353,7 +356,7 @@ pub struct RegistryRules {
     #[schemars(range(min = 100, max = 100_000_000))]
     pub max_entities: u32,
     /// Where changes are recorded: `log`, in the data directory; `memory`, nowhere, so that the registry is
-    /// empty after each start; or `postgres`, in a database that several nodes share (docs/stores.md).
+    /// empty after each start; or `postgres`, in a database that several nodes share (docs/reference/registry-stores.md).
     pub store: RegistryStore,
     /// The database of the store `postgres`.
     pub postgres: Postgres,
@@ -485,6 +488,8 @@ impl Default for Http {
             max_body_bytes: 1 << 20,
             request_timeout_ms: 10_000,
             gsn: false,
+            // Reason: packages install the guide there.
+            docs: "/usr/share/chappe/docs/html".into(),
             tls: HttpTls::default(),
         }
     }

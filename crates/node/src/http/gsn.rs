@@ -1,5 +1,5 @@
 //! The calls of GSN's REST interface that its wrapper `remote-api` makes, so that a GSN server reads streams of this
-//! node (docs/gsn-exchange.md).
+//! node (docs/reference/gsn-exchange.md).
 //!
 //! `client_id` is the name of an account and `client_secret` its token. The access token is that token itself: GSN's
 //! wrapper sends an access token until it ends, even if it was told that it has expired, and a token of its own would

@@ -1,4 +1,4 @@
-//! The REST interface under `/api/v1`, health and metrics, and the console.
+//! The REST interface under `/api/v1`, health and metrics, the console, and the guide under `/docs`.
 
 mod accept;
 mod accounts;
@@ -18,6 +18,7 @@ mod eventing;
 mod exchange;
 mod gsn;
 mod guard;
+mod guide;
 mod ingest;
 mod kad;
 mod links;
@@ -691,6 +692,7 @@ pub(crate) fn router(app: App) -> Router {
     };
     router
         .merge(console::routes())
+        .merge(guide::routes())
         .fallback(not_found)
         .layer(axum::middleware::from_fn_with_state(
             app.clone(),

@@ -12,7 +12,7 @@ pub(crate) struct Problem {
     #[serde(rename = "type")]
     #[schema(value_type = String)]
     pub(crate) problem_type: Type,
-    /// The kind of error for programs; docs/problems.md lists all codes.
+    /// The kind of error for programs; docs/reference/problems.md lists all codes.
     pub(crate) code: &'static str,
     /// The kind of error for people.
     pub(crate) title: &'static str,
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn the_page_of_problems_lists_every_code() {
-        let page = include_str!("../../../../docs/problems.md");
+        let page = include_str!("../../../../docs/reference/problems.md");
         let by_status = code::BY_STATUS.iter().map(|(_, code)| *code);
         for code in by_status.chain(code::SPECIAL).chain(["error"]) {
             assert!(page.contains(&format!("| `{code}` |")), "{code}");

@@ -142,7 +142,7 @@ impl Path<'_> {
             (0, None) => {
                 let detail = "none of its events is mapped to a stream";
                 let hint = "chappe describe shows its services; map their events by a rule, see \
-                            docs/rules.md";
+                            docs/reference/path-rules.md";
                 self.add(
                     "mapping",
                     key,

@@ -82,7 +82,7 @@ impl Path<'_> {
             (_, false) => (
                 HopState::Degraded,
                 format!("did not use elements: {}", dropped.join(", ")),
-                Some("docs/virtual-sensors.md explains each reason".to_owned()),
+                Some("docs/reference/virtual-sensors.md explains each reason".to_owned()),
             ),
         };
         self.add("sensor", &sensor.name, state, detail, hint);

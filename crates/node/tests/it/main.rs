@@ -18,6 +18,7 @@ mod explore;
 mod flapping;
 mod gsn_descriptors;
 mod gsn_rest;
+mod guide;
 #[cfg(all(feature = "line-protocol", feature = "remote-write"))]
 mod ingest;
 mod kad;

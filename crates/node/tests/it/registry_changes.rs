@@ -589,10 +589,10 @@ fn a_subscriber_gets_one_mail_for_the_changes_of_a_while_also_after_a_restart() 
     });
 }
 
-/// The requests of docs/notifications.md, in its order: the path that is followed, and the bodies.
+/// The requests of docs/reference/notifications.md, in its order: the path that is followed, and the bodies.
 #[test]
 fn the_examples_of_the_page_work() {
-    let page = include_str!("../../../../docs/notifications.md");
+    let page = include_str!("../../../../docs/reference/notifications.md");
     let part = |from: &str, to: char| {
         let (_, rest) = page.split_once(from).unwrap();
         rest.split(to).next().unwrap().to_owned()

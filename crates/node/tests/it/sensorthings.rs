@@ -94,7 +94,7 @@ fn what_the_root_claims_is_documented_with_a_test() {
             url.starts_with("http://") && url.ends_with("/sensorthings/v1.1/Things"),
             "{url}"
         );
-        let page = include_str!("../../../../docs/sensorthings.md");
+        let page = include_str!("../../../../docs/reference/sensorthings.md");
         let tests = [
             include_str!("sensorthings.rs"),
             include_str!("../../../sensorthings/tests/answers.rs"),

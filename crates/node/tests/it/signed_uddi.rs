@@ -281,7 +281,7 @@ fn subscriptions_to_the_registry_and_their_events_are_signed() {
     });
 }
 
-/// The example of the library, which docs/signatures.md shows.
+/// The example of the library, which docs/reference/signatures.md shows.
 #[path = "../../../transport/examples/signed_uddi.rs"]
 #[allow(dead_code, reason = "its command line is not used here")]
 mod example;

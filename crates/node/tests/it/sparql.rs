@@ -188,10 +188,10 @@ fn the_format_is_that_which_the_client_accepts_most() {
     });
 }
 
-/// The example of `docs/sparql.md`.
+/// The example of `docs/reference/sparql.md`.
 #[test]
 fn the_example_of_the_page_tells_who_says_what() {
-    const PAGE: &str = include_str!("../../../../docs/sparql.md");
+    const PAGE: &str = include_str!("../../../../docs/reference/sparql.md");
     let directory = tempfile::tempdir().unwrap();
     block(async {
         let world = Operated::start(&config(directory.path()), None).await;

@@ -14,9 +14,9 @@ use crate::common::{Answer, Live, Operated, block, config, get, send};
 const TD: &str = "application/td+json";
 const PATCH: &str = "application/merge-patch+json";
 
-/// The example of docs/things.md.
+/// The example of docs/reference/things.md.
 fn lamp() -> Value {
-    let page = include_str!("../../../../docs/things.md");
+    let page = include_str!("../../../../docs/reference/things.md");
     let lines = page.lines().skip_while(|line| *line != "    {");
     let example: Vec<&str> = lines.take_while(|line| line.starts_with("    ")).collect();
     serde_json::from_str(&example.join("\n")).unwrap()

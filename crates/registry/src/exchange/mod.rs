@@ -1,4 +1,4 @@
-//! Import and export: N-Quads, TriG, UDDI XML (docs/stores.md).
+//! Import and export: N-Quads, TriG, UDDI XML (docs/reference/registry-stores.md).
 //!
 //! In N-Quads and TriG each entity is a named graph of the triples that it brings; the graph's name is
 //! the entity's key. Its other fields are statements about the key in the default graph. In UDDI XML the file has

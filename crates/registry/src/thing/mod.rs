@@ -9,7 +9,7 @@
 //!
 //! Sources: Web of Things (WoT) Discovery, section 7.3, and Thing Description 1.1, both W3C
 //! Recommendations of 5 December 2023; JSON Merge Patch (RFC 7396). No context is fetched; see
-//! [`Fault`] and docs/things.md for what is checked. Thing Models are refused.
+//! [`Fault`] and docs/reference/things.md for what is checked. Thing Models are refused.
 
 mod fault;
 mod integers;

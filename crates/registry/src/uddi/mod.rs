@@ -1,12 +1,12 @@
 //! UDDI v2: businesses, services, bindings, tModels and assertions in the registry.
 //!
 //! Values ([`BusinessEntity`] and others) become entities with triples in one vocabulary
-//! ([`crate::vocabulary::uddi`], docs/registry.md), so SPARQL and access rules apply to them, and
+//! ([`crate::vocabulary::uddi`], docs/reference/registry-graph.md), so SPARQL and access rules apply to them, and
 //! come back element for element. A [`Publisher`] changes them, each request as one batch:
 //! all of it becomes visible and durable, or none. An [`Inquiry`] finds and reads them.
 //!
 //! Source: UDDI 2.04 API specification and UDDI 2.03 data structure reference (OASIS, 19 July
-//! 2002), schema `uddi_v2.xsd`. docs/uddi-conformance.md lists the rules with their tests.
+//! 2002), schema `uddi_v2.xsd`. docs/evidence/uddi-conformance.md lists the rules with their tests.
 //!
 //! ```
 //! use chappe_registry::uddi::{BusinessEntity, BusinessService, FindService, Publisher, Text};

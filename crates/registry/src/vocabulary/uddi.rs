@@ -1,4 +1,4 @@
-//! The IRIs that describe UDDI data, documented in docs/registry.md.
+//! The IRIs that describe UDDI data, documented in docs/reference/registry-graph.md.
 //!
 //! Local names are those of the elements and attributes of the UDDI 2.0 schema. An element that
 //! holds others is a blank node; one that holds only text is a literal.

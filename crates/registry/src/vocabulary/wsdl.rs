@@ -1,4 +1,4 @@
-//! The IRIs that describe WSDL documents and their parts, documented in docs/wsdl.md.
+//! The IRIs that describe WSDL documents and their parts, documented in docs/reference/wsdl.md.
 //!
 //! Only documents make statements with these predicates: [`crate::Entity::validate`] refuses them in
 //! other entities, so nobody adds an operation to the interface of another's document.

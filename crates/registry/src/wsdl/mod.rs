@@ -2,7 +2,7 @@
 //!
 //! A document is an entity of kind [`Document`](crate::EntityKind::Document) that holds its bytes exactly. Its
 //! parts (services, ports, bindings, port types, operations, messages, elements, types) are IRIs
-//! ([`identifier`]) with statements in one vocabulary ([`crate::vocabulary::wsdl`], docs/wsdl.md), so SPARQL and
+//! ([`identifier`]) with statements in one vocabulary ([`crate::vocabulary::wsdl`], docs/reference/wsdl.md), so SPARQL and
 //! metadata reach them. Port types and bindings become tModels, services and ports become businessServices
 //! and bindingTemplates ([`mapping`](self)), all in one batch with the document.
 //!

@@ -18,7 +18,7 @@
 //! what uses it does not give the same again from the same elements.
 //!
 //! A statement is one SELECT without recursion, over these tables and listed functions, of which those
-//! of time are in `time.rs` (docs/sql.md). What keeps
+//! of time are in `time.rs` (docs/reference/sql.md). What keeps
 //! it within bounds is in [`crate::QueryLimits`] and in `sandbox.rs`.
 
 mod aggregate;

@@ -139,7 +139,7 @@ fn each_fault_is_told_with_place_key_and_hint() {
 
 #[test]
 fn the_examples_of_the_reference_are_right_and_it_names_every_key() {
-    let page = include_str!("../../../../docs/virtual-sensors.md");
+    let page = include_str!("../../../../docs/reference/virtual-sensors.md");
     let blocks = page.split("```toml\n").skip(1);
     let examples: Vec<&str> = blocks
         .filter_map(|block| block.split("```").next())

@@ -59,7 +59,7 @@ pub(crate) const WRAPPER: WrapperKind = WrapperKind {
 struct Settings {
     /// The database, which is opened for reading only. Relative to this file.
     path: PathBuf,
-    /// The table or view. A row is decoded as a JSON object of its columns (docs/formats.md).
+    /// The table or view. A row is decoded as a JSON object of its columns (docs/reference/formats.md).
     table: String,
     /// The column that only rises and is unique, for example `id`.
     cursor: String,

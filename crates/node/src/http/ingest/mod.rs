@@ -1,5 +1,5 @@
 //! Interfaces of other databases, to which agents write: InfluxDB's line protocol and Prometheus remote write. The
-//! points go to a wrapper of their kind (docs/wrappers.md), and are answered once they are stored.
+//! points go to a wrapper of their kind (docs/reference/wrappers-and-exporters.md), and are answered once they are stored.
 //!
 //! A sender that is refused with a status from 400 to 499 drops its points, so these are for points that this node will
 //! not take later either. Everything else asks it to come again.

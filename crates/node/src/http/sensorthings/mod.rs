@@ -1,4 +1,4 @@
-//! OGC SensorThings API 1.1 at `/sensorthings/v1.1`: see docs/sensorthings.md for the mapping.
+//! OGC SensorThings API 1.1 at `/sensorthings/v1.1`: see docs/reference/sensorthings.md for the mapping.
 //!
 //! Entities are the node's streams, devices and other sources, and what clients created. The pure part is
 //! `chappe_sensorthings`. A request that reads builds the entities that its caller may see, and runs on a
@@ -55,7 +55,7 @@ const LIMITS: Limits = Limits {
 };
 /// The start of the requirements that the service meets.
 const REQUIREMENTS: &str = "http://www.opengis.net/spec/iot_sensing/1.1/req/";
-/// The requirements that the service meets; docs/sensorthings.md names a test for each.
+/// The requirements that the service meets; docs/reference/sensorthings.md names a test for each.
 const CONFORMANCE: [&str; 17] = [
     "datamodel",
     "resource-path/resource-path-to-entities",

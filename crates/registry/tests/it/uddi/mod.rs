@@ -1,5 +1,5 @@
 //! UDDI v2: the clauses of the API specification and of the data structure reference.
-//! docs/uddi-conformance.md lists them with these tests.
+//! docs/evidence/uddi-conformance.md lists them with these tests.
 
 mod assertions;
 mod batch;

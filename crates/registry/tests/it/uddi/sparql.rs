@@ -1,4 +1,4 @@
-//! The query in docs/registry.md finds what an inquiry finds.
+//! The query in docs/reference/registry-graph.md finds what an inquiry finds.
 
 use chappe_registry::oxrdf::Term;
 use chappe_registry::uddi::BusinessService;
@@ -19,7 +19,7 @@ fn the_example_of_the_page_finds_the_service() {
         };
         desk.save_service("ada", one).unwrap();
     }
-    let page = include_str!("../../../../../docs/registry.md");
+    let page = include_str!("../../../../../docs/reference/registry-graph.md");
     let lines = page
         .lines()
         .skip_while(|line| !line.starts_with("    PREFIX"));

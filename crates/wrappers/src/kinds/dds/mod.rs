@@ -1,5 +1,5 @@
 //! The kinds `dds` and `dds_any`: a topic is read into a stream, and a stream is published to a topic, over the
-//! participant of the node (docs/dds.md).
+//! participant of the node (docs/reference/dds.md).
 
 mod any;
 mod publish;

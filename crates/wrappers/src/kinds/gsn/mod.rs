@@ -1,4 +1,4 @@
-//! GSN 2.0.1 servers over their ZeroMQ sockets and their REST interface (docs/gsn-exchange.md). The formats and the
+//! GSN 2.0.1 servers over their ZeroMQ sockets and their REST interface (docs/reference/gsn-exchange.md). The formats and the
 //! conversations are in `chappe-gsn`; here are the sockets.
 
 mod deliver;

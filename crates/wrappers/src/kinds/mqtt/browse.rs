@@ -140,7 +140,7 @@ fn print(address: &str, topics: &Topics) -> Result<String, WrapperError> {
             0 => format!("no message arrived within {LISTEN_TIME:?}"),
             count => format!("{count} topics, none of which has JSON objects:\n{toml}"),
         });
-        return Err(error.with_hint("docs/formats.md shows how other messages are read"));
+        return Err(error.with_hint("docs/reference/formats.md shows how other messages are read"));
     };
     let _ = writeln!(
         toml,

@@ -45,7 +45,7 @@ pub(super) struct Settings {
     /// The database.
     #[serde(flatten)]
     pub(super) database: Database,
-    /// The table or view. A row is decoded as a JSON object of its columns (docs/formats.md).
+    /// The table or view. A row is decoded as a JSON object of its columns (docs/reference/formats.md).
     table: Option<String>,
     /// A SELECT instead of a table, without ORDER BY and LIMIT.
     query: Option<String>,

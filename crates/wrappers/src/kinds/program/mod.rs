@@ -1,5 +1,5 @@
 //! External programs in any language: a wrapper, a processor and an exporter that exchange JSON lines
-//! with a child process over its standard input and output (docs/programs.md).
+//! with a child process over its standard input and output (docs/reference/programs.md).
 //!
 //! A processor is a wrapper that is passed elements of other streams, as an exporter is.
 

@@ -1,4 +1,4 @@
-//! The lines that a program and the node exchange: one JSON object a line (docs/programs.md).
+//! The lines that a program and the node exchange: one JSON object a line (docs/reference/programs.md).
 
 use std::borrow::Cow;
 

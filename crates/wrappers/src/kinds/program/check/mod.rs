@@ -1,4 +1,4 @@
-//! Does a program keep the rules of docs/programs.md?
+//! Does a program keep the rules of docs/reference/programs.md?
 
 mod processor;
 
