@@ -7,7 +7,7 @@ use chappe_node::{Node, StartError};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 
-use crate::cli::Serve;
+use crate::cli::{DEFAULT_NODE, Serve};
 use crate::output::{self, Failure, Outcome};
 
 /// Maximum number of open files of a node; reason: the connections and files that a configuration permits by default are
@@ -54,6 +54,13 @@ pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
             }
             output::note(node.size_limit());
             output::line(format_args!("{} is ready at {address}", node.name()));
+            let at = match address.as_str() {
+                DEFAULT_NODE => String::new(),
+                other => format!(" --node {other}"),
+            };
+            output::progress(format_args!(
+                "next: open {address} in a browser, or: chappe watch --stream '*'{at}"
+            ));
         }
         chappe_node::shutdown_signal().await?;
         output::progress("draining");
