@@ -7,7 +7,7 @@ use chappe_stream::view::{ElementView, ValueView};
 use chappe_stream::{
     Descriptor, Field, Quality, SensorLimits, StreamElement, StreamSchema, Timestamp, Value,
 };
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use super::{csv, data, recorded, rows};
 use crate::cli::Try;
@@ -86,15 +86,16 @@ fn files(
     Ok(streams)
 }
 
+fn view(element: &StreamElement, schema: &StreamSchema) -> Json {
+    json!(ElementView {
+        stream: None,
+        element,
+        schema
+    })
+}
+
 fn print_json(descriptor: &Descriptor, streams: &[TrialStream], trial: &Trial) {
     let output = &descriptor.output.schema;
-    let view = |element, schema| {
-        json!(ElementView {
-            stream: None,
-            element,
-            schema
-        })
-    };
     let step = |step: &TrialStep| {
         let input = step.input.map(|(at, index)| {
             let stream = &streams[at];

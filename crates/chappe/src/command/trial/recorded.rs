@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn streams_belong_to_the_sources_that_are_meant() {
-        let query = "query = { unit = \"Cel\" }";
+        let query = "query = { name_prefix = \"\" }";
         let texts = |texts: &[&str]| texts.iter().map(ToString::to_string).collect::<Vec<_>>();
         let one = descriptor(&[("a", query)]);
         let found = wanted(&one, &texts(&["s"]), "--on").unwrap();
