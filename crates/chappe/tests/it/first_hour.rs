@@ -278,6 +278,25 @@ fn a_descriptor_is_written_tried_on_a_file_and_tested() {
 }
 
 #[test]
+fn the_expectations_of_the_reference_hold() {
+    let page = include_str!("../../../../docs/virtual-sensors.md");
+    let block = page
+        .lines()
+        .skip_while(|line| !line.starts_with("    tolerance = "))
+        .take_while(|line| line.is_empty() || line.starts_with("    "));
+    let lines: Vec<&str> = block
+        .map(|line| line.get(4..).unwrap_or_default())
+        .collect();
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let at = scratch.path();
+    fs::write(at.join("warm.toml"), MEAN).expect("a file");
+    fs::write(at.join("warm.test.toml"), lines.join("\n")).expect("a file");
+    let tested = chappe(at, &["test", "."]);
+    let text = out(&tested) + &err(&tested);
+    assert!(text.contains("1 passed, 0 failed"), "{text}");
+}
+
+#[test]
 fn wrong_trials_and_expectations_say_what_is_wrong() {
     let scratch = tempfile::tempdir().expect("a scratch folder");
     let at = scratch.path();

@@ -97,10 +97,10 @@ pub(crate) struct PreviewStep {
     params(("name" = String, Path, description = "The sensor's name"), PreviewParams),
     request_body(content((String = "application/toml"), (Vec<u8> = "application/octet-stream")),
         description = "the file"),
-    responses((status = 200, body = SensorPreview), (status = 401, body = Problem),
+    responses((status = 200, body = SensorPreview), (status = 400, body = Problem), (status = 401, body = Problem),
         (status = 422, body = Problem, description = "the file is invalid, a source has no stream, or there are too \
             many elements"),
-        (status = 503, body = Problem)))]
+        (status = 429, body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn preview(
     State(app): State<App>,
     caller: Caller,
