@@ -79,6 +79,11 @@ impl Reader<'_> {
             if length > SMALL_BYTES && held.is_none() {
                 held = self.take(needed).await;
             }
+            if bytes.is_empty() {
+                // A small body is not copied while it grows.
+                let small = (size.lower() as usize).min(SMALL_BYTES);
+                bytes.reserve(small.max(data.len()));
+            }
             bytes.extend_from_slice(&data);
         }
         let bytes = bytes.freeze();
