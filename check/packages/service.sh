@@ -55,7 +55,7 @@ check "chappe-lab runs" chappe-lab --version
 check "the user exists" id chappe
 check "the service waits for the user" is ActiveState inactive
 for file in /usr/share/man/man1/chappe-serve.1.gz /usr/share/bash-completion/completions/chappe \
-    /usr/share/chappe/node.schema.json /usr/share/doc/chappe/copyright /usr/share/doc/chappe/guide/index.html; do
+    /usr/share/chappe/node.schema.json /usr/share/doc/chappe/copyright /usr/share/chappe/docs/html/index.html; do
     check "$file" test -s "$file"
 done
 check "the configuration is valid" chappe config check "$configuration"
@@ -69,6 +69,7 @@ echo "time: first reading $(grep -m1 first_element /tmp/demo | sed 's/.*"seconds
 
 check "the service starts" systemctl enable --now chappe
 check "ready when the start returns" serves
+check "the guide is served" curl --silent --fail http://127.0.0.1:8470/docs/index.html
 check "its state names the address" bash -c 'systemctl show chappe --property StatusText | grep -F http://127.0.0.1:8470'
 check "it runs as its user" bash -c '[ "$(ps -o user= -p "$(systemctl show chappe --property MainPID --value)")" = chappe ]'
 token=$(cat "$data/data/new-token")

@@ -26,7 +26,9 @@ const WITHOUT_WATCHDOG: Duration = Duration::from_secs(3600);
 /// no longer accepts connections does not notify it, and the service manager restarts it.
 pub(crate) async fn run(node: &Node, file: Option<&Path>) -> std::io::Result<()> {
     let mut reload = signal(SignalKind::hangup())?;
-    let watchdog = sd_notify::watchdog_enabled().map(|period| period / 2);
+    let watchdog = sd_notify::watchdog_enabled()
+        .map(|period| period / 2)
+        .filter(|period| !period.is_zero());
     let mut check = interval(watchdog.unwrap_or(WITHOUT_WATCHDOG));
     check.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let end = shutdown_signal();
