@@ -665,6 +665,18 @@ pub(crate) enum Config {
     /// Print a sample with every key at its default.
     #[command(after_help = "Example:\n  chappe config sample > node.toml")]
     Sample,
+    /// Bring a configuration to the form that this program reads; comments stay.
+    #[command(
+        after_help = "Examples:\n  chappe config migrate node.toml --dry-run\n  chappe config migrate node.toml\n\nThe former file stays as node.toml.former. Tables that moved to files of their own become these files."
+    )]
+    Migrate {
+        /// The configuration.
+        #[arg(value_name = "NODE.TOML")]
+        file: PathBuf,
+        /// Print the changes, and write nothing.
+        #[arg(long)]
+        dry_run: bool,
+    },
 }
 
 /// Files that have a schema.

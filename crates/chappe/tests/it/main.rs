@@ -8,6 +8,7 @@ mod demo_files;
 mod demo_killed;
 mod exi;
 mod floors;
+mod format_versions;
 mod gsn;
 mod perf;
 mod query;

@@ -13,6 +13,7 @@ mod damage;
 mod dds;
 mod discovery_proxy;
 mod durable_identity;
+mod earlier_build;
 mod exclusion;
 mod explore;
 mod flapping;
