@@ -17,7 +17,7 @@ const SIDE: [&str; 2] = ["sim", "lab"];
 
 /// The rows of the page: version, file and constant.
 fn rows() -> Vec<(u64, String, String)> {
-    let page = Path::new(CRATES).join("../docs/format-versions.md");
+    let page = Path::new(CRATES).join("../docs/reference/format-versions.md");
     let text = fs::read_to_string(page).unwrap();
     let row = |line: &str| {
         let cells: Vec<&str> = line.strip_prefix("| ")?.split(" | ").collect();
@@ -109,7 +109,7 @@ fn each_version_in_the_code_is_on_the_page() {
         }
         assert!(
             rows.iter().any(|(_, file, _)| *file == relative),
-            "{relative} defines a version that is not in docs/format-versions.md"
+            "{relative} defines a version that is not in docs/reference/format-versions.md"
         );
     }
 }

@@ -14,11 +14,11 @@ use super::schema::{enum_values, resolve};
 const REPLACED: [(&str, &str); 3] = [
     (
         "dds.publish",
-        "`chappe config migrate FILE` makes a file in the directory `exporters` of it, with kind = \"dds\": docs/dds.md",
+        "`chappe config migrate FILE` makes a file in the directory `exporters` of it, with kind = \"dds\": docs/reference/dds.md",
     ),
     (
         "dds.subscribe",
-        "`chappe config migrate FILE` makes a file in the directory `wrappers` of it, with kind = \"dds\": docs/dds.md",
+        "`chappe config migrate FILE` makes a file in the directory `wrappers` of it, with kind = \"dds\": docs/reference/dds.md",
     ),
     (
         "dds.library",
