@@ -561,23 +561,28 @@ mod tests {
         }
     }
 
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-
-        /// Runs end after any frame of a batch, as a crash leaves the log.
-        #[test]
+    #[test]
     fn the_record_of_a_newer_program_is_refused() {
         let (store, _) = Store::open(Box::new(MemoryDisk::new()), Options::default(), 1).unwrap();
-        let stream = store.stream("wrapper-progress/a", Level::Power, &[FORMAT]).unwrap();
+        let stream = store
+            .stream("wrapper-progress/a", Level::Power, &[FORMAT])
+            .unwrap();
         let refused = |bytes: &[u8]| decode(&stream, bytes).err().unwrap().to_string();
         let newer = refused(&[FORMAT_FORMERS + 1]);
-        assert!(newer.contains("wrapper-progress/a: it has format version 4"), "{newer}");
+        assert!(
+            newer.contains("wrapper-progress/a: it has format version 4"),
+            "{newer}"
+        );
         for broken in [&[][..], &[0], &[FORMAT, 0xff]] {
             assert!(refused(broken).contains("cannot be decoded"), "{broken:?}");
         }
     }
 
-    #[test]
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Runs end after any frame of a batch, as a crash leaves the log.
+        #[test]
         fn each_number_is_stored_exactly_once(
             runs in prop::collection::vec(
                 (
