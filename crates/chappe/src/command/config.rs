@@ -46,6 +46,7 @@ pub(crate) fn load(file: Option<&Path>, flags: Vec<Flag>) -> Result<Loaded, Fail
 fn read(path: &Path) -> Result<String, Failure> {
     fs::read_to_string(path).map_err(|error| {
         Failure::new(format!("cannot read {}: {error}", path.display()))
+            .coded("file_unreadable")
             .hint("write one with: chappe config sample > node.toml")
     })
 }
