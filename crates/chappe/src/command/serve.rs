@@ -8,7 +8,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 
 use super::service;
-use crate::cli::Serve;
+use crate::cli::{DEFAULT_NODE, Serve};
 use crate::output::{self, Failure, Outcome};
 
 /// Maximum number of open files of a node; reason: the connections and files that a configuration permits by default are
@@ -58,6 +58,13 @@ pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
             }
             output::note(node.size_limit());
             output::line(format_args!("{} is ready at {address}", node.name()));
+            let at = match address.as_str() {
+                DEFAULT_NODE => String::new(),
+                other => format!(" --node {other}"),
+            };
+            output::progress(format_args!(
+                "next: open {address} in a browser, or: chappe watch --stream '*'{at}"
+            ));
         }
         service::run(&node, flags.file.as_deref()).await?;
         output::progress("draining");

@@ -7,6 +7,7 @@ mod dead_letters;
 mod demo_files;
 mod demo_killed;
 mod exi;
+mod first_hour;
 mod floors;
 mod gsn;
 mod notify;
