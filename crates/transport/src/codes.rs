@@ -280,6 +280,20 @@ mod tests {
     }
 
     #[test]
+    fn the_page_of_the_reference_has_each_code() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/codes.md");
+        let page = fs::read_to_string(page).unwrap();
+        for one in all() {
+            let entry = format!("### {}\n\n**{}.**", one.code, one.title);
+            assert!(
+                page.contains(&entry),
+                "docs/reference/codes.md lacks {}",
+                one.code
+            );
+        }
+    }
+
+    #[test]
     fn a_reason_becomes_its_code() {
         for (reason, code) in [
             ("not XML", "not_xml"),
