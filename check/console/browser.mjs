@@ -184,6 +184,30 @@ async function rebinds(page, demo, extra) {
   return `${before} → ${after}, unbound after ${unbound} ms, bound ${rebound} ms after the start`;
 }
 
+async function triesSensor(page, demo) {
+  const token = readFileSync(join(demo.folder, 'data', 'new-token'), 'utf8').trim();
+  await page.evaluate((text) => sessionStorage.setItem('chappe-token', text), token);
+  await go(page, 'sensors/air-temperature-mean');
+  await page.reload();
+  await page.locator('summary', { hasText: 'The file' }).click();
+  const box = page.locator('.editor textarea');
+  await until('the text of the file', 10_000, async () =>
+    (await box.inputValue()).includes('avg(value)'),
+  );
+  await page.getByRole('button', { name: 'Check and try' }).click();
+  await until(
+    'a preview',
+    10_000,
+    async () => (await page.locator('.editor table tbody tr').count()) >= 1,
+  );
+  await box.fill((await box.inputValue()).replace('8.0', '9.0'));
+  await page.getByRole('button', { name: 'Write the file' }).click();
+  await until('the written file', 10_000, async () =>
+    (await api(demo, 'virtual-sensors/air-temperature-mean')).sql.includes('9.0'),
+  );
+  return null;
+}
+
 async function showsHostileNameAsText(page, extra) {
   const folder = join(out, 'hostile');
   mkdirSync(folder, { recursive: true });
@@ -400,6 +424,7 @@ async function all(browser, demo, extra) {
   );
   await step('every page, both widths, both schemes', () => photographs(browser, demo, ecg));
   await step('a link: its rate, a cut, a lag, connected again', () => links(browser, demo, extra, ecg));
+  await step('the file of a virtual sensor is tried and written', () => triesSensor(page, demo));
   await step('a virtual sensor is rebound', () => rebinds(page, demo, extra));
   await step('a hostile name is text', () => showsHostileNameAsText(page, extra));
   await step('no fault of a page', async () => {

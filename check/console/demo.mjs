@@ -58,7 +58,7 @@ export function startDemo(chappe) {
       return;
     }
     demo.events.push(event);
-    if (event.event === 'ready') demo.address = event.address;
+    if (event.event === 'ready') Object.assign(demo, { address: event.address, folder: event.folder });
     if (event.event === 'device' && event.pid) demo.devices.push(event);
   });
   child.stderr.on('data', (data) => {

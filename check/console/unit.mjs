@@ -19,6 +19,8 @@ const answers = await from('answer-words.js');
 const times = await from('time-window.js');
 const bands = await from('band-words.js');
 const entities = await from('entity-words.js');
+globalThis.sessionStorage ??= { getItem: () => null, setItem: () => {} };
+const sensorEditor = await from('sensor-editor.js');
 
 function random(seed) {
   let state = seed;
@@ -410,4 +412,27 @@ test('neighbours lie in the picture, apart from each other and from the entity',
       }
     }
   }
+});
+
+test('a preview is a table of inputs and their results', () => {
+  const element = (source_time, values) => ({ source_time, values });
+  const steps = [
+    { source: 'a', element: element('2026-11-21T10:00:00Z', { x: 1 }), outputs: [] },
+    {
+      source: null,
+      element: null,
+      outputs: [
+        element('2026-11-21T10:00:01Z', { y: 2 }),
+        element('2026-11-21T10:00:02Z', { y: null }),
+      ],
+    },
+  ];
+  const rows = sensorEditor.previewRows(steps, true).map((row) => row.slice(1));
+  assert.deepEqual(rows, [
+    ['a: x 1', ''],
+    ['(silence)', 'y 2'],
+    ['', 'y –'],
+  ]);
+  const named = ['name = "a.b" # c\n', "# name = 'x'\n name='y'", '[output]\nname = "z"', ''];
+  assert.deepEqual(named.map(sensorEditor.nameIn), ['a.b', 'y', null, null]);
 });

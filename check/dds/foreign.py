@@ -1,15 +1,17 @@
 """Types that Chappe did not define, written by Cyclone DDS: `sensor_msgs/Imu` of ROS 2, and a type with what ROS 2 does not
 have (keys, enumerations, appendable and mutable structs, sequences of structs).
 
-    foreign.py imu DOMAIN COUNT                writes rt/imu, in version 1 of CDR
-    foreign.py pose DOMAIN COUNT PARTITION     writes lab/pose, in version 2, the only one for its types in Cyclone DDS
+    foreign.py imu DOMAIN COUNT                   writes rt/imu, in version 1 of CDR
+    foreign.py pose DOMAIN COUNT PARTITION        writes lab/pose, in version 2, the only one for its types in Cyclone DDS
+    foreign.py read-imu DOMAIN COUNT              reads rt/imu_back and compares the samples with those of rt/imu
+    foreign.py read-pose DOMAIN COUNT PARTITION   the same of lab/pose_back, whose `path` is empty
 
-It writes once a reader is there, and runs until its input ends.
+A writer begins once a reader is there, and runs until its input ends.
 """
 
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cyclonedds.core import Policy, Qos
 from cyclonedds.domain import DomainParticipant
@@ -17,6 +19,7 @@ from cyclonedds.idl import IdlEnum, IdlStruct
 from cyclonedds.idl import annotations as annotate
 from cyclonedds.idl import types
 from cyclonedds.pub import DataWriter, Publisher
+from cyclonedds.sub import DataReader, Subscriber
 from cyclonedds.topic import Topic
 from cyclonedds.util import duration
 
@@ -134,17 +137,38 @@ def write(writer: DataWriter, samples) -> None:
     sys.stdin.read()
 
 
+def read(reader: DataReader, count: int, expected) -> None:
+    """Each sample is one of the expected ones. A stream keeps the order of each writer."""
+    end = time.monotonic() + PATIENCE_S
+    read, equal = 0, 0
+    while read < count and time.monotonic() < end:
+        for sample in reader.take(N=100):
+            read += 1
+            equal += sample in expected
+            if sample not in expected:
+                print(sample, file=sys.stderr)
+        time.sleep(0.01)
+    print(f"read {read} equal {equal}", flush=True)
+
+
 def main(what: str, domain: str, count: str, partition: str = "") -> None:
     participant = DomainParticipant(int(domain))
-    representation = Policy.DataRepresentation(use_cdrv0_representation=what == "imu",
-                                               use_xcdrv2_representation=what == "pose")
+    name = what.removeprefix("read-")
+    representation = Policy.DataRepresentation(use_cdrv0_representation=name == "imu",
+                                               use_xcdrv2_representation=name == "pose")
     qos = Qos(Policy.Reliability.Reliable(duration(seconds=10)), Policy.History.KeepAll,
               Policy.Durability.TransientLocal, representation,
               Policy.DurabilityService(0, Policy.History.KeepAll, -1, -1, -1))
-    publisher = Publisher(participant, qos=Qos(Policy.Partition([partition]))) if partition else Publisher(participant)
-    name, kind, make = ("rt/imu", Imu, imu) if what == "imu" else ("lab/pose", Pose, pose)
-    topic = Topic(participant, name, kind)
-    write(DataWriter(publisher, topic, qos=qos), (make(number) for number in range(1, int(count) + 1)))
+    partitions = Qos(Policy.Partition([partition])) if partition else Qos()
+    topic_name, kind, make = ("rt/imu", Imu, imu) if name == "imu" else ("lab/pose", Pose, pose)
+    samples = [make(number) for number in range(1, int(count) + 1)]
+    if name == what:
+        topic = Topic(participant, topic_name, kind)
+        return write(DataWriter(Publisher(participant, qos=partitions), topic, qos=qos), samples)
+    # No field holds a sequence of structs.
+    expected = [replace(sample, path=[]) if name == "pose" else sample for sample in samples]
+    topic = Topic(participant, f"{topic_name}_back", kind)
+    read(DataReader(Subscriber(participant, qos=partitions), topic, qos=qos), int(count), expected)
 
 
 main(*sys.argv[1:])

@@ -73,6 +73,26 @@ module lab {
   };
 };
 """
+IMU = """
+module builtin_interfaces { module msg { struct Time { long sec; unsigned long nanosec; }; }; };
+module std_msgs { module msg { struct Header { builtin_interfaces::msg::Time stamp; string frame_id; }; }; };
+module geometry_msgs { module msg {
+  struct Quaternion { double x, y, z, w; };
+  struct Vector3 { double x, y, z; };
+}; };
+module sensor_msgs { module msg {
+  typedef double Covariance[9];
+  struct Imu {
+    std_msgs::msg::Header header;
+    geometry_msgs::msg::Quaternion orientation;
+    Covariance orientation_covariance;
+    geometry_msgs::msg::Vector3 angular_velocity;
+    Covariance angular_velocity_covariance;
+    geometry_msgs::msg::Vector3 linear_acceleration;
+    Covariance linear_acceleration_covariance;
+  };
+}; };
+"""
 EXPORTER = """
 kind = "dds"
 streams = ["lab.in"]
@@ -202,6 +222,16 @@ def foreign(chappe: str, work: pathlib.Path) -> None:
             ("other", f'topic = "lab/pose"\nidl = "other.idl"\nqos = {{ {keep}, partitions = ["north"] }}'),
             ("south", f'topic = "lab/pose"\nqos = {{ {keep}, partitions = ["south"] }}')]:
         (directory / "wrappers" / f"{name}.toml").write_text(f'kind = "dds_any"\n{text}\n')
+    (directory / "exporters").mkdir()
+    (directory / "exporters" / "imu.idl").write_text(IMU)
+    (directory / "exporters" / "pose.idl").write_text(POSE)
+    (directory / "exporters" / "short.idl").write_text(IMU.replace("Header header;", "Header header; long more;"))
+    for name, text in [
+            ("imu", f'streams = ["imu"]\ntopic = "/imu_back"\nidl = "imu.idl"\nqos = {{ {keep} }}'),
+            ("pose", f'streams = ["pose"]\ntopic = "lab/pose_back"\nidl = "pose.idl"\nmissing = "default"\n'
+                     f'qos = {{ {keep}, partitions = ["north"] }}'),
+            ("short", 'streams = ["imu"]\ntopic = "/imu_short"\nidl = "short.idl"')]:
+        (directory / "exporters" / f"{name}.toml").write_text(f'kind = "dds_any"\n{text}\n')
     environment = {**os.environ, "CYCLONEDDS_URI": CYCLONE}
     start = lambda *words: subprocess.Popen([sys.executable, str(HERE / "foreign.py"), *words], env=environment,
                                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -234,12 +264,32 @@ def foreign(chappe: str, work: pathlib.Path) -> None:
         expect(other["malformed"] == 40, f"a type other than the file's is refused: {other['malformed']}")
         letters = get(f"{url}/api/v1/wrappers/other/dead-letters")
         expect("extra.load: announced as int16, expected int32" in letters, "the member that differs is named")
+        back(url, start)
         tools(chappe)
     finally:
         for writer in writers:
             writer.kill()
         process.terminate()
         process.wait(120)
+
+
+def back(url: str, start) -> None:
+    """Cyclone reads what it wrote, by way of streams: equal samples, and none of a type that does not fit."""
+    for words in [("read-imu", DOMAIN, "20"), ("read-pose", DOMAIN, "40", "north")]:
+        reader = start(*words)
+        try:
+            said = reader.communicate(timeout=120)[0].strip()
+        finally:
+            reader.kill()
+            reader.wait()
+        expect(said == f"read {words[2]} equal {words[2]}", f"Cyclone reads what the node publishes: {words[0]}, {said}")
+    end = time.monotonic() + 60
+    failure = ""
+    while "more" not in failure and time.monotonic() < end:
+        exporters = json.loads(get(f"{url}/api/v1/exporters"))
+        failure = json.dumps([one for one in exporters if one["name"] == "short"])
+        time.sleep(0.1)
+    expect("more: the stream has no field more for this int32" in failure, f"a member without a field is named: {failure}")
 
 
 def expect_imu(element: dict) -> None:

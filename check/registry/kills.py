@@ -26,6 +26,8 @@ KILLS = int(os.environ.get("KILLS", "6"))
 PUBLISHES = int(os.environ.get("PUBLISHES", "200"))
 # Changes between two kills, unless the machine is too slow for them.
 CHANGES = 50
+# Changes of a round after which no new publication starts; those in flight end.
+ENOUGH = 200
 PATIENCE_S = 20
 
 
@@ -34,6 +36,7 @@ async def kill_again_and_again(publishers: Publishers, leases: Leases, server: S
     chance = random.Random(1)
     for number in range(KILLS):
         before, waited = len(publishers.stored), 0.0
+        publishers.enough = before + ENOUGH
         while len(publishers.stored) < before + CHANGES and waited < PATIENCE_S:
             await asyncio.sleep(0.05)
             waited += 0.05
@@ -45,7 +48,10 @@ async def kill_again_and_again(publishers: Publishers, leases: Leases, server: S
             await asyncio.to_thread(server.start)
         else:
             await publishers.kill(publishers.nodes[number % len(publishers.nodes)])
+        if number % 10 == 9:
+            print(f"   {number + 1} kills, {len(publishers.stored)} services stored", flush=True)
     before = len(publishers.stored)
+    publishers.enough = before + ENOUGH
     end = asyncio.get_running_loop().time() + PATIENCE_S
     while len(publishers.stored) == before:
         # And after the last one.

@@ -3,6 +3,7 @@
 //! `-h` is one screen: the first paragraph of each flag, without rare flags. `--help` has everything.
 
 mod account;
+mod begin;
 mod dds;
 mod device;
 mod export;
@@ -27,6 +28,7 @@ pub(crate) use account::{
     Account, AccountAdd, AccountGroups, AccountList, AccountRenew, AccountRevoke, AccountShare,
     AccountShow,
 };
+pub(crate) use begin::{Init, New, NewSensor, Service, ServiceInstall, Test, Try, Up};
 pub(crate) use dds::{Dds, DdsKeys, DdsVerb};
 #[cfg(feature = "dds")]
 pub(crate) use dds::{DdsDomain, DdsEcho, DdsTopics};
@@ -54,7 +56,7 @@ pub(crate) use wrapper::{
 #[derive(Debug, Parser)]
 #[command(name = "chappe", version, about, max_term_width = 100)]
 #[command(
-    after_help = "Examples:\n  chappe demo                  a plant of devices and a console, on this machine alone\n  chappe find                  the devices of this network\n  chappe doctor                why a device or a node is not found"
+    after_help = "Example: chappe demo; or with own devices: chappe find, chappe init, chappe up"
 )]
 pub(crate) struct Cli {
     /// The command.
@@ -74,6 +76,22 @@ pub(crate) enum Command {
     /// Start a small plant of devices and a node that finds them, with a console.
     #[command(after_help = "Examples:\n  chappe demo\n  chappe demo --listen 127.0.0.1:0 --json")]
     Demo(Demo),
+    /// Write the configuration of a node from the devices that are found.
+    #[command(
+        after_help = "Examples:\n  chappe init\n  chappe init plant --interface eth0\n  chappe init plant --proxy http://192.0.2.7:8474/\n\nWrites node.toml and node.schema.json, by which editors complete it. An empty network is no error:\nthe node finds devices when they appear."
+    )]
+    Init(Init),
+    /// Run the node of a directory in the foreground.
+    #[command(
+        after_help = "Examples:\n  chappe up\n  chappe up plant\n  chappe up plant/node.toml --set http.listen=127.0.0.1:0\n\nThe same as `chappe serve FILE`."
+    )]
+    Up(Up),
+    /// Run a node as a service of systemd.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  sudo chappe service install /etc/chappe\n  chappe service status"
+    )]
+    Service(Service),
     /// Run a node: discovery, registry, streams, virtual sensors, REST, console.
     #[command(
         after_help = "Examples:\n  chappe config sample > node.toml\n  chappe serve node.toml\n  CHAPPE_HTTP_LISTEN=127.0.0.1:0 chappe serve"
@@ -125,7 +143,7 @@ pub(crate) enum Command {
         after_help = "Examples:\n  chappe write lab.room temperature=21.5 note='door open'\n  chappe write lab.room --csv < room.csv\n  jq -c '.[]' room.json | chappe write lab.room --ndjson\n  chappe write lab.room --csv --file year.csv --producer year      can be repeated after a failure\n\nBesides the fields, an element may have source_time (RFC 3339), key and quality. A line that is no\nelement is refused with its reason; the others are stored. Exit code 1 when a line was refused."
     )]
     Write(Write),
-    /// Print messages of devices, on the wire or in a capture, decoded, and why any is dropped.
+    /// Decode messages of devices, on the wire or in a capture, and say why any is dropped.
     #[command(
         after_help = "Examples:\n  chappe trace\n  chappe trace --interface eth0 --raw --seconds 30\n  chappe trace --http --device 192.0.2.7        its HTTP too, with the time of each answer\n  tcpdump -i any -w - | chappe trace --capture -\n\nExit code 2 when a capture is broken."
     )]
@@ -166,6 +184,22 @@ pub(crate) enum Command {
         after_help = "Examples:\n  chappe stream create lab.room temperature:double:Cel note:text\n  chappe stream completeness heart-rate\n  chappe stream remove old-monitor.pulse"
     )]
     Stream(Stream),
+    /// Write the descriptor of a virtual sensor to begin with.
+    #[command(
+        subcommand,
+        after_help = "Example:\n  chappe new sensor warm-room --from lab.room"
+    )]
+    New(New),
+    /// Try a descriptor on recorded elements: input and output side by side.
+    #[command(
+        after_help = "Examples:\n  chappe try sensors/warm-room.toml\n  chappe try sensors/warm-room.toml --on lab.room --last 1h\n  chappe try sensors/warm-room.toml --input room.csv\n  chappe try sensors/warm-room.toml --on lab.room --data /var/lib/chappe\n\nThe node is not changed. Exit code 1 when there is no output, or an evaluation failed."
+    )]
+    Try(Try),
+    /// Check descriptors by the expectations next to them.
+    #[command(
+        after_help = "Examples:\n  chappe test\n  chappe test sensors --json\n\nThe expectations of NAME.toml are in NAME.test.toml:\n\n  tolerance = 0.01\n  [[test]]\n  name = \"a mean of two\"\n  input = [{ at = \"0s\", temperature = 20.0 }, { at = \"1s\", temperature = 22.0 }]\n  output = [{ mean = 20.0 }, { at = \"1s\", mean = 21.0 }]\n\nExit code 1 when an expectation fails."
+    )]
+    Test(Test),
     /// Call commands of virtual sensors, and convert their descriptors.
     #[command(
         subcommand,
@@ -178,8 +212,7 @@ pub(crate) enum Command {
         after_help = "Example:\n  chappe import gsn virtual-sensors --into sensors"
     )]
     Import(Import),
-    /// Explain why values do not arrive: the path of a value hop by hop, and the first hop that stands in
-    /// its way.
+    /// Explain why values do not arrive: the path of a value, hop by hop.
     #[command(
         after_help = "Examples:\n  chappe why heart-rate                 a stream\n  chappe why 'Body temperature'         a device by its name, endpoint or address\n  chappe why mean-temperature --kind sensor\n  chappe why ward-3 --json              a link\n\nExit code 1 when something stands in the way."
     )]
@@ -211,10 +244,20 @@ pub(crate) enum Command {
     )]
     Perf(crate::command::perf::Perf),
     /// Print the completions of a shell.
-    #[command(after_help = "Example:\n  chappe completions bash > /etc/bash_completion.d/chappe")]
+    #[command(
+        hide = true,
+        after_help = "Example:\n  chappe completions bash > /etc/bash_completion.d/chappe"
+    )]
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
+    },
+    /// Write the manual pages to a directory.
+    #[cfg(feature = "man")]
+    #[command(hide = true)]
+    Man {
+        /// The directory.
+        directory: PathBuf,
     },
 }
 
@@ -435,6 +478,9 @@ pub(crate) struct Watch {
     pub node: NodeAddress,
 }
 
+/// The address of a node by default.
+pub(crate) const DEFAULT_NODE: &str = "http://127.0.0.1:8470";
+
 /// The node that a verb talks to.
 #[derive(Debug, Args, Clone)]
 #[command(next_help_heading = "Node")]
@@ -443,7 +489,7 @@ pub(crate) struct NodeAddress {
     #[arg(
         long,
         env = "CHAPPE_NODE",
-        default_value = "http://127.0.0.1:8470",
+        default_value = DEFAULT_NODE,
         value_name = "URL"
     )]
     pub node: String,
@@ -665,6 +711,18 @@ pub(crate) enum Config {
     /// Print a sample with every key at its default.
     #[command(after_help = "Example:\n  chappe config sample > node.toml")]
     Sample,
+    /// Bring a configuration to the form that this program reads; comments stay.
+    #[command(
+        after_help = "Examples:\n  chappe config migrate node.toml --dry-run\n  chappe config migrate node.toml\n\nThe former file stays as node.toml.former. Tables that moved to files of their own become these files."
+    )]
+    Migrate {
+        /// The configuration.
+        #[arg(value_name = "NODE.TOML")]
+        file: PathBuf,
+        /// Print the changes, and write nothing.
+        #[arg(long)]
+        dry_run: bool,
+    },
 }
 
 /// Files that have a schema.

@@ -2,7 +2,7 @@
 //!
 //! Data goes to standard output, everything else to standard error. Exit code 0: success; 1: a
 //! negative result (nothing found, a check failed, a condition not met); 2: an error, with a `hint:`
-//! when the remedy is known.
+//! when the remedy is known; 78: `serve` with a wrong configuration, for service managers.
 
 #![forbid(unsafe_code)]
 
@@ -33,6 +33,9 @@ fn run(cli: Cli) -> Outcome {
     let json = cli.json;
     match cli.command {
         Command::Demo(flags) => command::demo::run(flags, json),
+        Command::Init(flags) => command::init::run(flags, json),
+        Command::Up(flags) => command::up::run(flags, json),
+        Command::Service(verb) => command::unit::run(verb, json),
         Command::Serve(flags) => command::serve::run(flags, json),
         Command::Device(verb) => match verb {
             cli::Device::Run(flags) => command::device::run(flags, json),
@@ -71,6 +74,9 @@ fn run(cli: Cli) -> Outcome {
         Command::Account(verb) => command::account::run(verb, json),
         Command::Stream(verb) => command::stream::run(verb, json),
         Command::Registry(verb) => command::registry::run(verb, json),
+        Command::New(verb) => command::new::run(verb, json),
+        Command::Try(flags) => command::trial::attempt(flags, json),
+        Command::Test(flags) => command::trial::test(&flags, json),
         Command::Sensor(verb) => command::sensor::run(verb, json),
         Command::Import(verb) => command::sensor::import(verb, json),
         Command::Why(flags) => command::why::run(flags, json),
@@ -84,5 +90,7 @@ fn run(cli: Cli) -> Outcome {
             command::completions(shell);
             Ok(())
         }
+        #[cfg(feature = "man")]
+        Command::Man { directory } => command::man(&directory),
     }
 }

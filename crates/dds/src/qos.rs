@@ -50,6 +50,9 @@ pub struct Qos {
     /// Whether the samples have any encoding, or only plain CDR of version 1, that of Chappe's own types.
     #[serde(skip)]
     pub any_encoding: bool,
+    /// Whether a writer of any encoding writes version 2 of CDR.
+    #[serde(skip)]
+    pub is_version_2: bool,
     /// Whether the type has no key member. Ends match only if both have one or none has; those of Chappe's own types have.
     #[serde(skip)]
     pub is_keyless: bool,
@@ -94,6 +97,7 @@ impl Default for Qos {
             max_samples: 0,
             partitions: Vec::new(),
             any_encoding: false,
+            is_version_2: false,
             is_keyless: false,
         }
     }

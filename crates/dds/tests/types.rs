@@ -147,6 +147,7 @@ fn sequences_of_bit_masks_have_their_size_in_version_2() {
     let of = Structure {
         name: "A".into(),
         extensibility: Extensibility::Final,
+        is_extensibility_stated: true,
         members: vec![
             member("flags", Type::Sequence(Type::Mask { bytes: 1 }.into())),
             member("next", Type::Mask { bytes: 1 }),

@@ -1,4 +1,6 @@
-//! A DPWS device host and client as libraries.
+#![doc = include_str!("../README.md")]
+//!
+//! # How it works
 //!
 //! [`Device`] is a device whose services are Rust types: [`Service`], `#[derive(Message)]` and
 //! `#[derive(Fault)]`. It is made of a [`DeviceHost`], which takes plain elements; [`DeviceClient`] finds devices in both

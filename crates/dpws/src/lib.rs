@@ -1,4 +1,6 @@
-//! Devices Profile for Web Services: discovery, metadata, eventing, in both dialects.
+#![doc = include_str!("../README.md")]
+//!
+//! # How it works
 //!
 //! [`discovery`] finds devices, [`metadata`] describes them, [`eventing`] carries their events,
 //! [`hosting`] serves a device, and [`exi`] makes messages short. All protocol logic is in machines

@@ -1,4 +1,7 @@
-//! Efficient XML Interchange (EXI) 1.0: XML documents as compact streams, both ways.
+// Its examples need the standard library.
+#![cfg_attr(feature = "std", doc = include_str!("../README.md"))]
+//!
+//! # How it works
 //!
 //! An [`Encoder`] turns [`Event`]s into a stream and a [`Decoder`] turns a stream into events.
 //! Values are typed, so a number need not be formatted as a string first. A [`Schema`] makes
@@ -54,8 +57,3 @@ pub use options::{
 pub use schema::xsd::{SchemaResolver, XsdError, XsdSource};
 pub use schema::{CompiledError, Schema};
 pub use value::{DateTime, DateTimeKind, Decimal, Float, Value};
-
-/// The examples of README.md, which run as tests.
-#[cfg(all(doctest, feature = "std"))]
-#[doc = include_str!("../README.md")]
-struct ReadmeExamples;

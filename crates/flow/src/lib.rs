@@ -1,4 +1,6 @@
-//! Link sessions: copy a stream's elements from one node's log into another's, each exactly once.
+#![doc = include_str!("../README.md")]
+//!
+//! # How it works
 //!
 //! ```text
 //! origin node                                              subscribing node

@@ -1,4 +1,6 @@
-//! Kademlia over UDP unicast, and discovery of services on it.
+#![doc = include_str!("../README.md")]
+//!
+//! # How it works
 //!
 //! Nodes find records by key, without a server and without multicast. Each node has a position in a
 //! space of 128 bits, derived from its public key, and knows a few others, chosen so that any position
@@ -11,47 +13,6 @@
 //! 2. passes in every datagram as [`Datagram`], and sends the datagrams that the machine emits;
 //! 3. sends [`Command::TimeOfDay`] if there is a clock, and [`Command::Enter`] with all known nodes:
 //!    from the configuration, from multicast discovery, and the contacts of the last run.
-//!
-//! ```
-//! use chappe_identity::Key as IdentityKey;
-//! use chappe_kad::{Command, Config, Datagram, Entrance, Event, Kad, Key, NodeKey, Reach, SearchId};
-//! use chappe_machine::{Input, Instant, Output, drain};
-//! use std::time::Duration;
-//!
-//! // Ten nodes of one host, connected by a loop instead of a network.
-//! let node = |number: u8| {
-//!     let reach = Reach { loopback: true, ..Reach::default() };
-//!     let config = Config { reach, ..Config::new(1, [number; 32]) };
-//!     Kad::new(NodeKey::new(IdentityKey::from_seed([number; 32])), config, Instant::ZERO)
-//! };
-//! let mut nodes: Vec<_> = (0..10).map(node).collect();
-//! let address = |index: usize| ([127, 0, 0, 1], 4000 + index as u16).into();
-//! let mut now = Instant::ZERO;
-//! let mut found = Vec::new();
-//! let mut run = |index: usize, command: Command, found: &mut Vec<Vec<u8>>| {
-//!     now = now + Duration::from_millis(1);
-//!     let mut inputs = std::collections::VecDeque::from([(index, Input::Command(command))]);
-//!     while let Some((index, input)) = inputs.pop_front() {
-//!         drain(&mut nodes[index], now, input, |output| match output {
-//!             Output::Transmit(Datagram { address: to, bytes }) => {
-//!                 let datagram = Datagram { address: address(index), bytes };
-//!                 inputs.push_back((usize::from(to.port()) - 4000, Input::Receive(datagram)));
-//!             }
-//!             Output::Event(Event::Found { record, .. }) => found.push(record.value),
-//!             Output::Event(_) => {}
-//!         });
-//!     }
-//! };
-//! for index in 1..10 {
-//!     let entrance = Entrance { address: address(0), public: None };
-//!     run(index, Command::Enter(vec![entrance]), &mut found);
-//! }
-//! let key = Key::derive("example", &[b"thermometer"]);
-//! let value = b"in the kitchen".to_vec();
-//! run(3, Command::Publish { slot: 0, keys: vec![key], value }, &mut found);
-//! run(7, Command::Search { search: SearchId(1), key, credit: 64 * 1024 }, &mut found);
-//! assert_eq!(found, [b"in the kitchen".to_vec()]);
-//! ```
 //!
 //! # Guarantees
 //!

@@ -158,6 +158,21 @@ pub enum Error {
     Closed,
 }
 
+impl Error {
+    /// The error of a file or stream whose format is newer than the newest known one.
+    pub fn newer_format(
+        file: impl Into<String>,
+        found: impl Into<u32>,
+        known: impl Into<u32>,
+    ) -> Self {
+        Self::NewerFormat {
+            file: file.into(),
+            found: found.into(),
+            known: known.into(),
+        }
+    }
+}
+
 /// The reason why records are missing.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,6 @@
-//! The durable store: many streams in one segmented, checksummed log with group commit.
+#![doc = include_str!("../README.md")]
+//!
+//! # How it works
 //!
 //! A [`Store`] is one directory behind the [`Disk`] seam. All streams of a node share one ordered
 //! log, so one `fdatasync` commits everything that waits. A batch of one stream's records is one
@@ -53,18 +55,6 @@
 //! `open` read it; `commit` writes it; `state` is one stream, `queue` and `shared` belong to all
 //! streams; `step` and `settle` commit; `owner`, `store` and `stream` are the handles, and the
 //! other files add methods to them.
-//!
-//! ```
-//! use chappe_log::{Level, MemoryDisk, Options, Store};
-//! let disk = Box::new(MemoryDisk::new()); // a node takes the transport's `FileDisk`
-//! let (store, recovery) = Store::open(disk, Options::default(), 0x5eed)?;
-//! assert!(recovery.corrupt.is_empty());
-//! let stream = store.stream("plant/temperature", Level::Power, b"schema")?;
-//! let appended = stream.append(vec![(1_700_000_000_000_000_000, b"21.5".to_vec())])?;
-//! appended.wait()?; // or .await
-//! assert_eq!(stream.read(1, 10)?.len(), 1);
-//! # Ok::<(), chappe_log::Error>(())
-//! ```
 
 mod ack;
 mod backup;

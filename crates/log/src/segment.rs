@@ -117,11 +117,7 @@ impl SegmentHeader {
 
 fn check_version(file: &str, found: u32) -> Result<(), Error> {
     if found > FORMAT_VERSION {
-        return Err(Error::NewerFormat {
-            file: file.to_owned(),
-            found,
-            known: FORMAT_VERSION,
-        });
+        return Err(Error::newer_format(file, found, FORMAT_VERSION));
     }
     Ok(())
 }
@@ -341,5 +337,12 @@ mod tests {
         };
         assert_eq!(Marker::decode(&marker.encode()), Ok(Some(marker)));
         assert_eq!(Marker::decode(&[0; 40]), Ok(None));
+        let mut newer = marker.encode();
+        newer[8] += 1;
+        let crc = crc32fast::hash(&newer[..36]);
+        newer[36..].copy_from_slice(&crc.to_le_bytes());
+        let refused = Marker::decode(&newer).map_err(|error| error.to_string());
+        let refused = refused.unwrap_err();
+        assert!(refused.starts_with("cannot read marker: it has format version 5"));
     }
 }

@@ -115,6 +115,15 @@ export function change(method, url, body) {
   });
 }
 
+/** Sends the text of a TOML file. */
+export function file(method, url, text) {
+  return send(url, {
+    method,
+    headers: { accept: 'application/json', 'content-type': 'application/toml' },
+    body: text,
+  });
+}
+
 /** Asks a SPARQL query; by POST, with which every browser names the page that asks. */
 export function sparql(text) {
   const accept = 'application/sparql-results+json';

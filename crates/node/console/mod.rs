@@ -51,6 +51,7 @@ pub(crate) const ASSETS: &[(&str, &str, &[u8])] = assets![
     ("range-chart.js", JS),
     ("ring.js", JS),
     ("semaphore.js", JS),
+    ("sensor-editor.js", JS),
     ("spark.js", JS),
     ("time-window.js", JS),
     ("topic-words.js", JS),

@@ -8,6 +8,7 @@ import { errors, model, sensor } from './model.js';
 import { reasons } from './page-links.js';
 import { alarmed, newestText, waitingFor } from './page-overview.js';
 import { setSign, word } from './semaphore.js';
+import { editor } from './sensor-editor.js';
 import { spark } from './spark.js';
 
 const KEYWORDS = new Set(
@@ -54,7 +55,8 @@ function openList(root) {
   const foot = h('p', { class: 'foot' });
   const trouble = h('div');
   const sparks = new Map();
-  replace(root, h('h1', null, 'Virtual sensors'), trouble, foot, list);
+  const added = h('details', null, h('summary', null, 'New virtual sensor'), editor(null));
+  replace(root, h('h1', null, 'Virtual sensors'), trouble, foot, list, added);
 
   function create(sensor) {
     const line = spark(live.buffer(sensor.stream ?? sensor.name));
@@ -225,6 +227,8 @@ function openOne(root, name) {
   const line = spark(live.buffer(output));
   before(output, 60);
   const strip = h('div', { class: 'bar strip' }, now, line.node);
+  // Outside the body, which is replaced with each change of the sensor.
+  const edited = h('section');
   let drawn = null;
   replace(
     root,
@@ -232,7 +236,16 @@ function openOne(root, name) {
     head,
     strip,
     body,
+    edited,
   );
+
+  function edit(one) {
+    if (edited.firstChild || !one.toml) return;
+    // A descriptor of GSN in XML is changed in its own format.
+    const isToml = one.file.endsWith('.toml');
+    const shown = isToml ? editor(one.toml) : h('pre', { class: 'code' }, one.toml);
+    replace(edited, h('details', null, h('summary', null, `The file ${one.file}`), shown));
+  }
 
   function fill() {
     const one = sensor(name);
@@ -257,6 +270,7 @@ function openOne(root, name) {
       failure(one.error),
     );
     replace(body, details(one));
+    edit(one);
   }
 
   function details(shown) {
@@ -310,18 +324,6 @@ function openOne(root, name) {
           ? table('History of bindings', ['time', 'change'], history)
           : h('p', { class: 'quiet' }, 'It was never bound.'),
       ),
-      shown.toml
-        ? h(
-            'section',
-            null,
-            h(
-              'details',
-              null,
-              h('summary', null, `The file ${shown.file}`),
-              h('pre', { class: 'code' }, shown.toml),
-            ),
-          )
-        : null,
     ];
   }
 

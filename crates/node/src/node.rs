@@ -10,7 +10,7 @@ use chappe_stream::{StoreError, StreamElement, StreamLog, StreamSchema};
 use chappe_transport::{Drops, RECEIVE_BUFFER_BYTES, ReceiveBuffer, key_file};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use crate::catalogue::{self, Catalogue};
 use crate::checkers::Checkers;
@@ -48,6 +48,7 @@ pub struct Node {
     size_limit: SizeLimit,
     drain: watch::Sender<bool>,
     tasks: JoinSet<()>,
+    http: AbortHandle,
     _lock: Lock,
 }
 
@@ -181,7 +182,7 @@ impl Node {
             drain: draining,
         };
         crate::subscriptions::eventing::restore(&app);
-        tasks.spawn(http::serve(listener, serving));
+        let http = tasks.spawn(http::serve(listener, serving));
         tasks.spawn(crate::sensors::watch(app.clone()));
         tasks.spawn(crate::wrappers::watch_wrappers(app.clone()));
         tasks.spawn(crate::wrappers::watch_exporters(app.clone()));
@@ -217,6 +218,7 @@ impl Node {
             size_limit,
             drain,
             tasks,
+            http,
             _lock: lock,
         })
     }
@@ -360,6 +362,20 @@ impl Node {
     #[must_use]
     pub fn log_counters(&self) -> chappe_log::Counters {
         self.app.storage.log.counters()
+    }
+
+    /// Whether the task that accepts connections runs. A caller on the node's runtime learns as well
+    /// that its thread is not blocked.
+    #[must_use]
+    pub fn is_serving(&self) -> bool {
+        !self.http.is_finished()
+    }
+
+    /// Rereads the directories of sensors, wrappers and exporters now rather than within a second.
+    pub fn reread(&self) {
+        self.app.sensors.rescan.notify_one();
+        self.app.wrappers.rescan.notify_one();
+        self.app.exporters.rescan.notify_one();
     }
 
     /// Shuts the node down: stops accepting data, ends its subscriptions, drains and closes the log.

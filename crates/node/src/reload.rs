@@ -25,6 +25,9 @@ const FILE_BYTES_MAX: u64 = 256 << 10;
 /// Maximum number of files in a directory; reason: each is a task with its own state.
 const FILES_MAX: usize = 1_000;
 
+/// The ending of the names of files with expectations, which `chappe test` reads and a node passes over.
+pub(crate) const TEST_ENDING: &str = ".test.toml";
+
 /// What the files of a directory describe.
 pub(crate) trait Described: 'static {
     /// What a file says.
@@ -268,7 +271,8 @@ pub(crate) fn scan(directory: &Path, extensions: &[&str]) -> io::Result<BTreeMap
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let extension = path.extension().unwrap_or_default();
-        if name.starts_with('.') || !extensions.iter().any(|one| extension == *one) {
+        let is_described = extensions.iter().any(|one| extension == *one);
+        if name.starts_with('.') || name.ends_with(TEST_ENDING) || !is_described {
             continue;
         }
         // The file may have been removed since.

@@ -1,4 +1,6 @@
-//! Spreads one event to many sinks that help: a machine without input and output.
+#![doc = include_str!("../README.md")]
+//!
+//! # How it works
 //!
 //! A source that notifies one sink after the other needs time in proportion to their number. Here it sends the
 //! event to a few *heads*, each with a part of the sinks, and each head does the same with its part. The idea
@@ -39,44 +41,6 @@
 //! ([`Command::Prove`]) before it lists the sink.
 //!
 //! Deliberately absent: sockets, clocks, confidentiality, and finding sinks (Kademlia or WS-Eventing do).
-//!
-//! # Example
-//!
-//! ```
-//! use chappe_machine::{Input, Instant, Output, drain};
-//! use chappe_notification_tree::*;
-//! use std::sync::Arc;
-//!
-//! let contact = |port: u16| Contact { address: ([127, 0, 0, 1], port).into(), key: [0; 32] };
-//! let config = Arc::new(Config::default());
-//! // This example has no keys: it takes the network as trusted.
-//! let tree = |port| Tree::new(Arc::clone(&config), contact(port), TrustedNetwork, 1);
-//! let (mut source, mut sink) = (tree(1), tree(2));
-//! let now = Instant::ZERO;
-//! let membership = Arc::new(Membership::new(7, 1, vec![contact(2)])?);
-//! let publisher = Command::Publisher { membership, boot: 1 };
-//! drain(&mut source, now, Input::Command(publisher), |_| {});
-//! let subscribe = Command::Subscribe { topic: 7, source: contact(1), window: Window::default() };
-//! drain(&mut sink, now, Input::Command(subscribe), |_| {});
-//!
-//! let publish = Command::Publish { topic: 7, body: b"21.5".to_vec(), deadline: None };
-//! let (mut sent, mut delivered) = (Vec::new(), Vec::new());
-//! drain(&mut source, now, Input::Command(publish), |output| {
-//!     if let Output::Transmit(transmit) = output { sent.push(transmit) }
-//! });
-//! drain(&mut sink, now, Input::Receive(sent.remove(0).message), |output| match output {
-//!     Output::Event(TreeEvent::Delivered { event, .. }) => delivered.push(event.body().to_vec()),
-//!     Output::Transmit(transmit) => sent.push(transmit),
-//!     _ => {}
-//! });
-//! assert_eq!(delivered, [b"21.5"]);
-//! let mut known = None;
-//! drain(&mut source, now, Input::Receive(sent.remove(0).message), |output| {
-//!     if let Output::Event(TreeEvent::Outcome(outcome)) = output { known = Some(outcome) }
-//! });
-//! assert!(known.is_some_and(|outcome| outcome.delivered(0)));
-//! # Ok::<(), Malformed>(())
-//! ```
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -13,7 +13,10 @@ pub enum OpenError {
     #[error("cannot use PostgreSQL: {0}")]
     Statement(String),
     /// The tables were made by another version of this program.
-    #[error("the registry in PostgreSQL has version {found}; this program reads version {known}")]
+    #[error(
+        "the registry in PostgreSQL has version {found}; this program reads version {known} (hint: use the \
+         program that made it, or a newer one)"
+    )]
     Version {
         /// The version found.
         found: i32,

@@ -174,7 +174,8 @@ impl Record {
             })?,
             other => {
                 return Err(format!(
-                    "unsupported version {other}; this program reads versions {SINGLE} to {FIELDS}"
+                    "unsupported version {other}; this program reads versions {SINGLE} to {FIELDS} (hint: use the \
+                     program that wrote it, or a newer one)"
                 ));
             }
         };

@@ -248,6 +248,11 @@ mod tests {
         let error = read_fields(&mut known, later(7)).unwrap_err();
         assert!(error.contains("urn:e has the unknown field 7"), "{error}");
         assert!(error.contains("newer version"), "{error}");
+        let error = Record::decode(&[9]).unwrap_err();
+        assert!(
+            error.contains("version 9") && error.contains("1 to 3"),
+            "{error}"
+        );
         let error = read_fields(&mut known, later(0)).unwrap_err();
         assert!(error.contains("out of order"), "{error}");
         let error = read_fields(&mut known, later(RIGHTS)).unwrap_err();

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use chappe_xml::{Element, Event, EventSink, Name, Str, Value};
+use chappe_xml::{Element, Event, EventSink, Name, Node, Str, Value};
 
 use crate::Error;
 use crate::envelope::is_for_receiver;
@@ -267,16 +267,13 @@ impl Addressing {
             found[slot] = Some(header);
         }
         *headers = others;
-        let text = |slot: &Option<Element>| {
-            slot.as_ref()
-                .map(|header| Str::Owned(header.text().trim().to_owned()))
-        };
+        let text = |slot: &mut Option<Element>| slot.take().map(into_text);
         let reference = |slot: &Option<Element>| {
             slot.as_ref()
                 .map(|header| EndpointReference::from_element(version, header))
                 .transpose()
         };
-        let [action, message_id, to, relates_to, from, reply_to, fault_to] = &found;
+        let [action, message_id, to, relates_to, from, reply_to, fault_to] = &mut found;
         let header = "Action";
         Ok(Self {
             version,
@@ -345,6 +342,15 @@ impl Addressing {
             to: Some(reply_to.unwrap_or(Str::Borrowed(self.version.anonymous()))),
             ..Self::new(self.version, action)
         }
+    }
+}
+
+/// The text of a header without white space around it.
+fn into_text(mut header: Element) -> Str {
+    let is_trimmed = |text: &str| text.trim().len() == text.len();
+    match header.children.as_mut_slice() {
+        [Node::Text(text)] if is_trimmed(text) => std::mem::take(text),
+        _ => Str::Owned(header.text().trim().to_owned()),
     }
 }
 

@@ -4,6 +4,8 @@
 //! as by [`Envelope::parse_within`], with the same errors, but stays text. Who knows its type reads that
 //! text ([`Body::read`]); anybody else makes trees of it ([`LazyEnvelope::into_envelope`]).
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use chappe_xml::text::{Part, Pull};
 use chappe_xml::{Element, Limits, Name, Namespace, Str};
@@ -29,7 +31,18 @@ pub struct Fragment {
     /// UTF-8.
     text: Bytes,
     /// The declarations in scope, its own among them; empty if its own are all that it uses.
-    in_scope: Vec<(Str, Namespace)>,
+    in_scope: InScope,
+}
+
+/// Declarations in scope: prefixes, and namespaces that share their texts with the document's reader.
+type InScope = Vec<(Arc<str>, Namespace)>;
+
+/// The same as they are in a tree.
+fn declarations(in_scope: &InScope) -> Vec<(Str, Namespace)> {
+    let in_scope = in_scope.iter();
+    let own =
+        in_scope.map(|(prefix, namespace)| (Str::Owned(prefix.to_string()), namespace.clone()));
+    own.collect()
 }
 
 impl Fragment {
@@ -48,7 +61,7 @@ impl Fragment {
             ..default
         };
         let in_scope = self.in_scope.iter();
-        let in_scope = in_scope.map(|(prefix, namespace)| (&**prefix, &**namespace));
+        let in_scope = in_scope.map(|(prefix, namespace)| (prefix, namespace));
         Pull::inside(self.text(), in_scope, limits)
     }
 
@@ -57,7 +70,7 @@ impl Fragment {
         pull.next_part()?;
         let mut element = pull.element()?;
         if !self.in_scope.is_empty() {
-            element.namespaces.clone_from(&self.in_scope);
+            element.namespaces = declarations(&self.in_scope);
         }
         Ok(element)
     }
@@ -215,8 +228,11 @@ impl LazyEnvelope {
         }
         let body = body?.read;
         let addressing = Addressing::parse(&mut headers.read)?;
-        for header in &mut headers.read {
-            header.namespaces = inherited(&blocks.in_scope, &header.namespaces);
+        if !headers.read.is_empty() {
+            let in_scope = declarations(&blocks.in_scope);
+            for header in &mut headers.read {
+                header.namespaces = inherited(&in_scope, &header.namespaces);
+            }
         }
         let head = Envelope {
             addressing,
@@ -273,7 +289,7 @@ impl LazyEnvelope {
 struct Blocks {
     headers: Option<Block<Element>>,
     /// The declarations in scope in the Header.
-    in_scope: Vec<(Str, Namespace)>,
+    in_scope: InScope,
     body: Option<Block<Body>>,
     /// The first child that is not allowed there.
     unexpected: Option<Name>,
@@ -307,10 +323,12 @@ impl Blocks {
             match kind {
                 Some("Header") if self.headers.is_none() && !has_body => {
                     self.in_scope = pull.in_scope();
+                    let mut outer = None;
                     self.headers = Some(children(pull, |pull| {
                         let mut header = pull.element()?;
                         if !is_text_alone(&header) {
-                            header.namespaces = inherited(&self.in_scope, &header.namespaces);
+                            let outer = outer.get_or_insert_with(|| declarations(&self.in_scope));
+                            header.namespaces = inherited(outer, &header.namespaces);
                         }
                         Ok(header)
                     })?);

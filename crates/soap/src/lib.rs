@@ -1,9 +1,11 @@
-//! SOAP messages.
+#![doc = include_str!("../README.md")]
+//!
+//! # How it works
 //!
 //! [`Envelope`] is a message of SOAP 1.2 with parsed [`Addressing`] headers, in WS-Addressing
 //! 2005/08 or 2004/08; [`struct@Fault`] is an error message. The transport chooses the encoding: text or
-//! EXI. [`message`] makes messages of Rust types. [`v1_1`] has the messages and faults of SOAP 1.1, without addressing. [`security`] signs messages and verifies
-//! signed ones.
+//! EXI. [`message`] makes messages of Rust types. [`v1_1`] has the messages and faults of SOAP 1.1, without addressing.
+//! [`security`] signs messages and verifies signed ones.
 //!
 //! Sources: SOAP 1.2 part 1 (W3C, second edition); SOAP 1.1 (W3C note, May 2000); WS-Addressing
 //! 1.0 core and SOAP binding (W3C);

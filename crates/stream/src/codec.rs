@@ -77,7 +77,11 @@ impl RecordHead {
         let cut = || CodecError::Malformed("the record ends within its head".into());
         let (lead, mut rest) = read_varint(bytes).ok_or_else(cut)?;
         if lead >= ORIGIN_FOLLOWS << 1 {
-            let why = format!("unknown head {lead:#x}, possibly of a newer program");
+            let why = format!(
+                "unknown head {lead:#x}; this program reads heads below {:#x} (hint: use the program that \
+                 wrote it, or a newer one)",
+                ORIGIN_FOLLOWS << 1
+            );
             return Err(CodecError::Malformed(why));
         }
         let mut origin = None;

@@ -4,7 +4,7 @@
 //! fields of a stream's elements. A [`Window`] holds the newest elements of a source, a [`Query`]
 //! turns windows into rows ([`PlannedQuery`]: compiled, or by SQLite), and a [`Binding`] selects
 //! the streams of a source. A [`Descriptor`] configures a [`VirtualSensor`], the machine that
-//! combines these. A [`StreamStore`] stores streams on the log, each within its [`Retention`].
+//! combines these, and a [`trial::Trial`] runs it over elements that are at hand. A [`StreamStore`] stores streams on the log, each within its [`Retention`].
 
 #![forbid(unsafe_code)]
 
@@ -28,6 +28,7 @@ pub mod sqlite;
 mod statements;
 mod store;
 mod timestamp;
+pub mod trial;
 pub mod ucum;
 pub mod view;
 mod window;

@@ -824,6 +824,10 @@ impl Metadata {
                 .map(|(origin, versions, retention)| Self::with_last(origin, versions, retention)),
             FORMAT_WITHOUT_RETENTION => postcard::from_bytes(bytes)
                 .map(|(origin, versions)| Self::with_last(origin, versions, None)),
+            found if found > FORMAT => {
+                let file = format!("the schema of stream {name}");
+                return Err(chappe_log::Error::newer_format(file, found, FORMAT).into());
+            }
             _ => return Err(error()),
         };
         let metadata: Self = decoded.map_err(|_| error())?;
@@ -959,6 +963,9 @@ mod tests {
             assert_eq!(metadata.device.as_ref(), device);
             assert_eq!(metadata.later_names.current("a"), "a");
         }
+        let newer = Metadata::decode("a", &[FORMAT + 1]).map_err(|error| error.to_string());
+        let newer = newer.unwrap_err();
+        assert!(newer.contains("the schema of stream a: it has format version 6"));
         let beyond = Metadata {
             current: 1,
             ..Metadata::new(&StreamSchema::default(), None)

@@ -173,6 +173,32 @@ pub fn colour() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }
 
+/// Columns of the terminal to which results are printed; `None` if that is not a terminal.
+#[must_use]
+pub fn width() -> Option<usize> {
+    let out = std::io::stdout();
+    if !out.is_terminal() {
+        return None;
+    }
+    let (terminal_size::Width(columns), _) = terminal_size::terminal_size_of(out)?;
+    Some(usize::from(columns))
+}
+
+/// A number with at most six digits after the point, for a person to read.
+#[must_use]
+pub fn number(number: f64) -> String {
+    let exact = number.to_string();
+    let size = number.abs();
+    match size {
+        _ if exact.len() <= 10 || !number.is_finite() => exact,
+        0.001..1e9 => {
+            let text = format!("{number:.6}");
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+        _ => format!("{number:.5e}"),
+    }
+}
+
 /// Rows in aligned columns under a header.
 #[derive(Debug)]
 pub struct Table {
@@ -285,6 +311,23 @@ mod tests {
         assert_eq!(printed, r#""a\u009b31m\u007f\u202e\u001bé\n""#);
         assert_eq!(serde_json::from_str::<String>(&printed).unwrap(), text);
         assert!(matches!(escaped("{\"a\":1}"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let numbers = [21.0, 64.0 / 3.0, -0.1, 1.0 / 3e9, 1e300, f64::NAN];
+        let texts = numbers.map(number);
+        assert_eq!(
+            texts,
+            [
+                "21",
+                "21.333333",
+                "-0.1",
+                "3.33333e-10",
+                "1.00000e300",
+                "NaN"
+            ]
+        );
     }
 
     #[test]

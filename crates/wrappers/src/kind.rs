@@ -244,6 +244,8 @@ pub fn exporter_kinds() -> &'static [ExporterKind] {
         kinds::gsn::SYNC_EXPORTER,
         #[cfg(feature = "dds")]
         kinds::dds::EXPORTER,
+        #[cfg(feature = "dds")]
+        kinds::dds::ANY_EXPORTER,
     ]
 }
 

@@ -49,6 +49,20 @@ impl WrapperError {
         Self::Settings { text, hint }
     }
 
+    /// A mark that begins with its version, up to `known`, and cannot be read.
+    pub(crate) fn unreadable_mark(mark: &Mark, known: u8, of: &str) -> Self {
+        let text = format!("the stored mark is not one of {of}");
+        match mark.bytes().first() {
+            Some(found) if *found > known => Self::settings(format!(
+                "{text} that this program reads: it has version {found}, known are versions up to {known}"
+            ))
+            .with_hint(
+                "use the program that wrote it, or a newer one; under another name the wrapper starts over",
+            ),
+            _ => Self::settings(text),
+        }
+    }
+
     /// The same error with a hint.
     #[must_use]
     pub fn with_hint(mut self, text: impl Into<String>) -> Self {

@@ -31,6 +31,11 @@ impl Namespace {
         Self(Shared::Constant(namespace))
     }
 
+    /// A copy of a text.
+    pub(crate) fn shared(namespace: &str) -> Self {
+        Self(Shared::Counted(namespace.into()))
+    }
+
     fn is_same_text(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Shared::Counted(one), Shared::Counted(other)) => Arc::ptr_eq(one, other),

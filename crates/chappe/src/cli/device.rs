@@ -172,6 +172,9 @@ pub(crate) struct DeviceExclude {
     /// The scope; it matches scopes below it, too.
     #[arg(long, value_name = "URI")]
     pub scope: Option<String>,
+    /// How the scope matches, if not by the prefix of its path (rfc3986).
+    #[arg(long, value_name = "RULE", requires = "scope", value_parser = ["rfc3986", "strcmp0", "uuid", "ldap"])]
+    pub match_by: Option<String>,
     /// The node.
     #[command(flatten)]
     pub node: NodeAddress,

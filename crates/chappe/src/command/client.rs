@@ -1,16 +1,26 @@
 //! `chappe watch DEVICE`: values of a device, without a node.
 
-use chappe_device::client::ClientTree;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use chappe_device::client::{ClientTree, Description};
 use chappe_device::mapping::rules::Rules;
 use chappe_device::mapping::{Offer, Trouble};
 use chappe_identity::Key;
 use chappe_stream::{StreamElement, Value};
 use chappe_wrappers::dpws::{Attachment, AttachmentEvent};
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::session::Session;
 use crate::cli::Watch;
 use crate::output::{self, Failure, Outcome};
+
+/// How long a device may be silent before it is asked whether it still has the subscriptions. Reason: one that restarted
+/// is noticed within seconds where its Hello does not reach, and one without events gets little traffic.
+const SILENCE: Duration = Duration::from_secs(3);
+/// The longest pause between searches for a device that does not answer. Reason: it is found again within a minute.
+const SEARCH_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Subscribes to a device and prints its elements until the count is reached.
 pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
@@ -19,11 +29,22 @@ pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
         false => None,
     };
     let session = Session::start_with(&flags.network, tree)?;
-    let description = session.device(device).await?;
+    let mut description = session.device(device).await?;
     let mut attachment = Attachment::new(&session.client, &description, &Rules::default()).await;
     let mut left = flags.count.unwrap_or(u64::MAX);
     let tree_note = TreeNote(&session, flags.tree);
-    while let Some(yields) = attachment.next().await {
+    let (mut pause, mut check_at) = (SILENCE, Instant::now() + SILENCE);
+    loop {
+        let Ok(yields) = tokio::time::timeout_at(check_at, attachment.next()).await else {
+            let has_moved = has_moved(&session, device, &mut attachment, &mut description).await;
+            pause = match has_moved || attachment.is_subscribed() {
+                true => SILENCE,
+                false => (pause * 2).min(SEARCH_PAUSE_MAX),
+            };
+            check_at = Instant::now() + pause;
+            continue;
+        };
+        let Some(yields) = yields else { break };
         for one in yields {
             match one {
                 AttachmentEvent::Element(offer, element)
@@ -32,6 +53,7 @@ pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
                         continue;
                     };
                     print(offer, &element, json);
+                    (pause, check_at) = (SILENCE, Instant::now() + SILENCE);
                     left -= 1;
                     if left == 0 {
                         drop(tree_note);
@@ -61,6 +83,43 @@ pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
     }
     Err(Failure::new("the device has no values to watch")
         .hint("list its events: chappe describe DEVICE"))
+}
+
+/// Asks a silent device whether it still has the subscriptions. If it cannot be reached, searches for it as at the start,
+/// and subscribes at its new address: a device that restarted may listen at another port. Returns whether it does.
+async fn has_moved(
+    session: &Session,
+    device: &str,
+    attachment: &mut Attachment,
+    description: &mut Description,
+) -> bool {
+    if attachment.is_subscribed() {
+        attachment.verify_subscriptions().await;
+        return false;
+    }
+    let Ok(found) = session.device(device).await else {
+        return false;
+    };
+    if addresses(&found).eq(addresses(description)) {
+        return false;
+    }
+    let at = found.contact.address;
+    output::note(format_args!("{} is at {at} now", found.name()));
+    *description = *found;
+    let rules = Rules::default();
+    attachment
+        .describe(&session.client, description, &rules)
+        .await;
+    true
+}
+
+/// The services of a device with their addresses.
+fn addresses(description: &Description) -> impl Iterator<Item = (&str, &str, SocketAddr)> {
+    let services = description.services.iter();
+    services.map(|service| {
+        let endpoint = &*service.endpoint.address;
+        (&*service.id, endpoint, service.contact.address)
+    })
 }
 
 /// Membership in notification trees, as the flags ask for.

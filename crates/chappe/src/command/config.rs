@@ -1,6 +1,7 @@
-//! `chappe config`: checks, shows and describes configuration.
+//! `chappe config`: checks, shows, describes and migrates configuration.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use chappe_node::config::{self, Flag, Layers, Loaded, Origin};
 use chappe_transport::key_file;
@@ -19,19 +20,14 @@ pub(crate) fn run(verb: Config, json: bool) -> Outcome {
             output::line(config::sample().trim_end());
             Ok(())
         }
+        Config::Migrate { file, dry_run } => migrate(&file, dry_run, json),
     }
 }
 
 /// Loads the layers of the configuration: defaults, file, environment, flags.
 pub(crate) fn load(file: Option<&Path>, flags: Vec<Flag>) -> Result<Loaded, Failure> {
     let file = match file {
-        Some(path) => {
-            let text = std::fs::read_to_string(path).map_err(|error| {
-                Failure::new(format!("cannot read {}: {error}", path.display()))
-                    .hint("write one with: chappe config sample > node.toml")
-            })?;
-            Some((path.to_owned(), text))
-        }
+        Some(path) => Some((path.to_owned(), read(path)?)),
         None => None,
     };
     let environment = std::env::vars()
@@ -45,6 +41,13 @@ pub(crate) fn load(file: Option<&Path>, flags: Vec<Flag>) -> Result<Loaded, Fail
     .map_err(failure)?;
     check_mode(&loaded)?;
     Ok(loaded)
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(|error| {
+        Failure::new(format!("cannot read {}: {error}", path.display()))
+            .hint("write one with: chappe config sample > node.toml")
+    })
 }
 
 /// Refuses a file with a link's token if other users can read it.
@@ -123,6 +126,59 @@ fn show(file: Option<&Path>, json: bool) -> Outcome {
         ]);
     }
     output::line(table);
+    Ok(())
+}
+
+/// Brings a file to the current form. Nothing is written unless everything can be.
+fn migrate(file: &Path, dry_run: bool, json: bool) -> Outcome {
+    let migration = config::migrate(file, &read(file)?).map_err(failure)?;
+    let directory = file.parent().unwrap_or(Path::new(""));
+    let former = PathBuf::from(format!("{}.former", file.display()));
+    let mut files: Vec<(PathBuf, &str)> = Vec::new();
+    for (path, text) in &migration.files {
+        files.push((directory.join(path), text));
+    }
+    let is_current = migration.changes.is_empty();
+    if !is_current && !dry_run {
+        let mut made = files.iter().map(|(path, _)| path).chain([&former]);
+        if let Some(taken) = made.find(|path| path.exists()) {
+            return Err(Failure::new(format!("{} already exists", taken.display()))
+                .hint("move it away; nothing was changed"));
+        }
+        for (path, text) in &files {
+            if let Some(directory) = path.parent() {
+                output::folder(directory)?;
+            }
+            output::file(path, text)?;
+        }
+        // The copy and the file keep the mode: the file may hold a token.
+        fs::copy(file, &former)
+            .map_err(|error| Failure::new(format!("cannot write {}: {error}", former.display())))?;
+        output::file(file, &migration.text)?;
+    }
+    if json {
+        let files: Vec<&PathBuf> = files.iter().map(|(path, _)| path).collect();
+        output::json(&json!({
+            "file": file,
+            "is_current": is_current,
+            "is_written": !is_current && !dry_run,
+            "changes": migration.changes,
+            "files": files,
+        }));
+        return Ok(());
+    }
+    for change in &migration.changes {
+        output::line(change);
+    }
+    match (is_current, dry_run) {
+        (true, _) => output::line(format_args!("{} has the current form", file.display())),
+        (false, true) => output::note("nothing was written"),
+        (false, false) => output::note(format_args!(
+            "the former file is {} (next: chappe config check {})",
+            former.display(),
+            file.display()
+        )),
+    }
     Ok(())
 }
 

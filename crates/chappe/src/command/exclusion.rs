@@ -16,6 +16,7 @@ pub(crate) fn exclude(flags: DeviceExclude, json: bool) -> Outcome {
         ("name", flags.name),
         ("type", flags.device_type),
         ("scope", flags.scope),
+        ("match_by", flags.match_by),
     ];
     let given = parts
         .into_iter()

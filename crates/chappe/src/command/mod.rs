@@ -17,9 +17,11 @@ pub(crate) mod exclusion;
 pub(crate) mod exi;
 pub(crate) mod export;
 pub(crate) mod find;
+pub(crate) mod init;
 pub(crate) mod key;
 pub(crate) mod link;
 mod network;
+pub(crate) mod new;
 mod node_client;
 mod overlay;
 pub(crate) mod perf;
@@ -30,9 +32,13 @@ pub(crate) mod recording;
 pub(crate) mod registry;
 pub(crate) mod sensor;
 pub(crate) mod serve;
+mod service;
 mod session;
 pub(crate) mod stream;
 pub(crate) mod trace;
+pub(crate) mod trial;
+pub(crate) mod unit;
+pub(crate) mod up;
 pub(crate) mod watch;
 pub(crate) mod why;
 pub(crate) mod wrapper;
@@ -47,6 +53,12 @@ use crate::output::Failure;
 /// Prints the completions of `shell`.
 pub(crate) fn completions(shell: clap_complete::Shell) {
     clap_complete::generate(shell, &mut Cli::command(), "chappe", &mut std::io::stdout());
+}
+
+/// Writes a manual page for each verb to a directory.
+#[cfg(feature = "man")]
+pub(crate) fn man(directory: &std::path::Path) -> crate::output::Outcome {
+    Ok(clap_mangen::generate_to(Cli::command(), directory)?)
 }
 
 /// The program that provides an unknown verb.

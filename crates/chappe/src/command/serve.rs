@@ -7,7 +7,8 @@ use chappe_node::{Node, StartError};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 
-use crate::cli::Serve;
+use super::service;
+use crate::cli::{DEFAULT_NODE, Serve};
 use crate::output::{self, Failure, Outcome};
 
 /// Maximum number of open files of a node; reason: the connections and files that a configuration permits by default are
@@ -21,7 +22,10 @@ pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
         .iter()
         .map(|text| setting(text))
         .collect::<Result<_, _>>()?;
-    let loaded = super::config::load(flags.file.as_deref(), set)?;
+    let loaded = super::config::load(flags.file.as_deref(), set).map_err(|mut failure| {
+        failure.code = service::WRONG_CONFIGURATION;
+        failure
+    })?;
     raise_open_files_limit();
     let runtime = chappe_node::runtime()?;
     runtime.block_on(async {
@@ -54,8 +58,15 @@ pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
             }
             output::note(node.size_limit());
             output::line(format_args!("{} is ready at {address}", node.name()));
+            let at = match address.as_str() {
+                DEFAULT_NODE => String::new(),
+                other => format!(" --node {other}"),
+            };
+            output::progress(format_args!(
+                "next: open {address} in a browser, or: chappe watch --stream '*'{at}"
+            ));
         }
-        chappe_node::shutdown_signal().await?;
+        service::run(&node, flags.file.as_deref()).await?;
         output::progress("draining");
         node.shutdown().await?;
         Ok(())

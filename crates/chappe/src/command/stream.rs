@@ -46,7 +46,7 @@ async fn create(flags: StreamCreate, json: bool) -> Outcome {
 }
 
 /// A field as `FIELD:TYPE` or `FIELD:TYPE:UNIT`.
-fn field(text: &str) -> Result<serde_json::Value, Failure> {
+pub(super) fn field(text: &str) -> Result<serde_json::Value, Failure> {
     let mut parts = text.splitn(3, ':');
     match (parts.next(), parts.next(), parts.next()) {
         (Some(name), Some(field_type), unit) => {

@@ -356,3 +356,42 @@ fn errors_of_device_files_name_the_line() {
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("device.toml:2"), "{}", err(&output));
 }
+
+#[cfg(feature = "dds")]
+#[test]
+fn a_former_configuration_is_migrated_once() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let path = folder.path().join("node.toml");
+    let former = "# Ward 3\n[dds]\nlibrary = \"rustdds\"\n\n[[dds.publish]]\nstream = \"ward.pulse\"\ntopic = \"ward/pulse\"\n";
+    std::fs::write(&path, former).expect("the file is written");
+    let migrate = |more: &[&str]| {
+        let file = path.to_str().expect("the path is text");
+        chappe(&[&["config", "migrate", file][..], more].concat())
+    };
+    let text = |name: &str| std::fs::read_to_string(folder.path().join(name)).ok();
+    let tried = migrate(&["--dry-run"]);
+    assert_eq!(tried.status.code(), Some(0), "{}", err(&tried));
+    assert!(out(&tried).contains("exporters/ward-pulse.toml"));
+    assert_eq!(text("node.toml").as_deref(), Some(former));
+    let done = migrate(&[]);
+    assert_eq!(done.status.code(), Some(0), "{}", err(&done));
+    assert_eq!(text("node.toml.former").as_deref(), Some(former));
+    let exporter = text("exporters/ward-pulse.toml").expect("the file is made");
+    assert!(
+        exporter.starts_with("kind = \"dds\"\nstreams = [\"ward.pulse\"]\n"),
+        "{exporter}"
+    );
+    let checked = chappe(&["config", "check", path.to_str().expect("the path is text")]);
+    assert_eq!(checked.status.code(), Some(0), "{}", err(&checked));
+    assert!(out(&migrate(&[])).contains("current form"));
+    // Nothing is overwritten.
+    std::fs::write(&path, former).expect("the file is written");
+    let refused = migrate(&[]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(
+        err(&refused).contains("already exists"),
+        "{}",
+        err(&refused)
+    );
+    assert_eq!(text("node.toml").as_deref(), Some(former));
+}

@@ -158,6 +158,8 @@ const STACK_BYTES: usize = 64 << 20;
 /// What security adds to that; reason: with message, submessage and payload protected each has a header, a signature and
 /// a place for the length, 64 bytes at most (DDS Security 1.1, clause 9.5.2).
 const AROUND_A_SECURE_FRAGMENT: usize = 3 * 64;
+/// The interval of announcements; reason: one that is lost is repeated within the lease, which is ten seconds.
+const ANNOUNCED_EVERY_S: u32 = 5;
 /// The smallest fragments; reason: the library's documentation, from RTPS 2.5, clause 8.4.14.1.
 const FRAGMENT_BYTES_MIN: usize = 1_025;
 
@@ -175,11 +177,12 @@ fn configuration(config: &ParticipantConfig, marks: &Marks) -> String {
             "<NetworkInterface address=\"{address}\" multicast=\"{multicast}\"/>"
         );
     }
-    // Loopback has no multicast: other participants are discovered at its address.
+    // Loopback has no multicast: other participants are discovered at its address, as long as there are any. By default
+    // the library announces itself there twice, so that one is never found if its announcements are lost.
     let (multicast, peers) = match config.interfaces.iter().all(std::net::IpAddr::is_loopback) {
         true => (
             "<AllowMulticast>false</AllowMulticast>",
-            "<Peers><Peer address=\"127.0.0.1\"/></Peers>",
+            "<InitialLocatorPruneDelay>inf</InitialLocatorPruneDelay><Peers><Peer address=\"127.0.0.1\"/></Peers>",
         ),
         false => ("", ""),
     };
@@ -197,7 +200,7 @@ fn configuration(config: &ParticipantConfig, marks: &Marks) -> String {
         "<CycloneDDS><Domain><General><Interfaces>{interfaces}</Interfaces>{multicast}\
          <MaxMessageSize>{datagram}B</MaxMessageSize><MaxRexmitMessageSize>{datagram}B</MaxRexmitMessageSize>\
          <FragmentSize>{fragment}B</FragmentSize></General><Discovery><ExternalDomainId>{domain}</ExternalDomainId>\
-         <ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>30</MaxAutoParticipantIndex>\
+         <SPDPInterval>{ANNOUNCED_EVERY_S}s</SPDPInterval><ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>30</MaxAutoParticipantIndex>\
          {peers}</Discovery><Threads><Thread name=\"dq.builtins\"><Scheduling/><StackSize>{STACK_BYTES}B</StackSize>\
          </Thread></Threads><Internal><MaxSampleSize>{largest}B</MaxSampleSize><SocketReceiveBufferSize max=\"{receive}B\"/>\
          <SocketSendBufferSize max=\"{send}B\"/>{PROMPT}<Watermarks><WhcLow>1kB</WhcLow><WhcHigh>1GB</WhcHigh>\

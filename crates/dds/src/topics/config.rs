@@ -182,9 +182,9 @@ impl Publication {
         topic(&self.topic, type_name.unwrap_or_else(|| "a".into())).check()
     }
 
-    pub(super) fn dds_topic(&self, of: &ElementType) -> Topic {
-        let type_name = self.type_name.clone();
-        topic(&self.topic, type_name.unwrap_or_else(|| of.type_name()))
+    /// The topic, of the type with this name if the configuration has none.
+    pub(super) fn dds_topic(&self, of: String) -> Topic {
+        topic(&self.topic, self.type_name.clone().unwrap_or(of))
     }
 
     pub(super) fn stalled_after(&self) -> Duration {
@@ -210,15 +210,20 @@ impl Subscription {
 }
 
 /// Serializes a pacer as text.
-mod pacer_text {
+pub(super) mod pacer_text {
     use super::{DdsPacer, Deserialize};
     use serde::{Deserializer, Serializer, de::Error as _};
 
-    pub(super) fn serialize<S: Serializer>(pacer: &DdsPacer, to: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::topics) fn serialize<S: Serializer>(
+        pacer: &DdsPacer,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         to.collect_str(pacer)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<DdsPacer, D::Error> {
+    pub(in crate::topics) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<DdsPacer, D::Error> {
         String::deserialize(from)?.parse().map_err(D::Error::custom)
     }
 }
@@ -235,11 +240,11 @@ fn topic(name: &str, type_name: String) -> Topic {
     }
 }
 
-fn default_readers() -> u32 {
+pub(super) fn default_readers() -> u32 {
     1
 }
 
-fn default_seconds() -> u32 {
+pub(super) fn default_seconds() -> u32 {
     10
 }
 

@@ -8,7 +8,9 @@
 
 mod any;
 mod config;
+mod form;
 mod publish;
+mod publish_any;
 mod status;
 mod subscribe;
 
@@ -23,6 +25,7 @@ pub use any::{AnyBatch, AnySubscriber, AnySubscription, RefusedSample};
 pub use chappe_flow::pacer::Choice as DdsPacer;
 pub use config::{Acknowledge, DdsConfig, DdsStalled, Publication, Subscription};
 pub use publish::{Advance, Publisher, RefusedElement, StreamNow};
+pub use publish_any::AnyPublication;
 pub use status::{PublicationStatus, SubscriptionStatus, TopicsStatus};
 pub use subscribe::Subscriber;
 

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::types::shown_topic;
 use crate::{
-    DdsError, Durability, ElementType, Ended, Inlet, InletConfig, Outgoing, Outlet, OutletConfig,
-    Payload, Progress, Qos, SAMPLE_BYTES_MAX, Sample, Stalled, Stored, Supervisor,
+    DdsError, Durability, Ended, Inlet, InletConfig, Outgoing, Outlet, OutletConfig, Payload,
+    Progress, Qos, SAMPLE_BYTES_MAX, Sample, Stalled, Stored, Supervisor,
 };
 use chappe_log::Level;
 use chappe_stream::{Position, StreamElement, StreamSchema, Value};
@@ -15,6 +16,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::config::stored_topic;
+use super::form::{ForeignType, Form};
 use super::{Acknowledge, DdsStalled, Publication, PublicationStatus, Topics, lock, show};
 
 /// The interval at which the stream is looked up.
@@ -52,7 +54,7 @@ pub struct StreamNow {
 }
 
 /// Looks up the stream.
-type LookUp = Box<dyn Fn() -> Option<StreamNow> + Send>;
+pub(super) type LookUp = Box<dyn Fn() -> Option<StreamNow> + Send>;
 
 /// An element that cannot be a sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +79,8 @@ pub struct Publisher {
     topics: Arc<Topics>,
     supervisor: Arc<Supervisor>,
     publication: Publication,
+    /// The type, if it is not Chappe's.
+    foreign: Option<ForeignType>,
     /// The name of the stream in its samples.
     stream: String,
     look_up: LookUp,
@@ -111,7 +115,7 @@ struct Held {
 
 /// The writer for the present schema.
 struct Writing {
-    of: ElementType,
+    form: Form,
     outlet: Outlet,
     progress: watch::Receiver<Progress>,
     /// The confirmations of readers, for elements that have to be stored.
@@ -139,9 +143,24 @@ impl Topics {
         delivered: Option<Position>,
         look_up: impl Fn() -> Option<StreamNow> + Send + 'static,
     ) -> Result<Publisher, DdsError> {
+        self.publisher_of(publication, None, stream, delivered, Box::new(look_up))
+    }
+
+    /// Publishes a stream with samples of a type of others, if there is one.
+    pub(super) fn publisher_of(
+        self: &Arc<Self>,
+        publication: Publication,
+        foreign: Option<ForeignType>,
+        stream: &str,
+        delivered: Option<Position>,
+        look_up: LookUp,
+    ) -> Result<Publisher, DdsError> {
         let status = PublicationStatus {
             stream: stream.to_owned(),
-            topic: publication.topic.clone(),
+            topic: match &foreign {
+                Some(_) => shown_topic(&publication.topic),
+                None => publication.topic.clone(),
+            },
             delivered,
             last_error: Some(NO_STREAM.to_owned()),
             ..PublicationStatus::default()
@@ -153,8 +172,9 @@ impl Topics {
             supervisor: self.supervisor()?,
             pause: publication.stalled_after(),
             publication,
+            foreign,
             stream: stream.to_owned(),
-            look_up: Box::new(look_up),
+            look_up,
             status: show(&self.publications, status),
             writing: None,
             held: VecDeque::new(),
@@ -258,7 +278,7 @@ impl Publisher {
         if self
             .writing
             .as_ref()
-            .is_none_or(|writing| *writing.of.schema() != now.schema)
+            .is_none_or(|writing| *writing.form.schema() != now.schema)
         {
             // The former writer ends first.
             self.writing = None;
@@ -281,12 +301,14 @@ impl Publisher {
             (None, None) => now.last,
         };
         let is_volatile = self.publication.qos.durability == Durability::Volatile;
+        let unused = self.writing.as_ref().and_then(|it| it.form.hint());
         let mut status = lock(&self.status);
         status.last_error = None;
         status.lag_elements = now.last.saturating_sub(delivered);
         let is_unconfirmed = must_store && self.readers.is_empty() && status.lag_elements > 0;
         status.hint = match () {
             () if is_unconfirmed => Some(NO_CONFIRMATION.to_owned()),
+            () if unused.is_some() => unused,
             () if !must_store && is_volatile => Some(VOLATILE.to_owned()),
             () => None,
         };
@@ -294,20 +316,16 @@ impl Publisher {
     }
 
     fn open(&self, now: &StreamNow) -> Result<Writing, DdsError> {
-        let of = ElementType::new(&self.stream, now.schema.clone());
-        let of = of.map_err(|error| DdsError::Qos {
-            key: "fields",
-            why: error.to_string(),
-        })?;
+        let form = Form::new(&self.stream, &now.schema, self.foreign.as_ref())?;
         let publication = &self.publication;
         let acknowledge = publication.acknowledge.unwrap_or(match now.level {
             Level::Power => Acknowledge::Stored,
             _ => Acknowledge::Received,
         });
-        let topic = publication.dds_topic(&of);
+        let topic = publication.dds_topic(form.type_name());
         let outlet = self.supervisor.writer(OutletConfig {
             topic: topic.clone(),
-            qos: publication.qos.clone(),
+            qos: form.qos(&publication.qos),
             readers: publication.readers as usize,
             stalled: match publication.stalled {
                 DdsStalled::Wait => Stalled::Wait,
@@ -330,7 +348,7 @@ impl Publisher {
         };
         lock(&self.status).acknowledge = word;
         Ok(Writing {
-            of,
+            form,
             progress: outlet.progress(),
             outlet,
             stored,
@@ -373,7 +391,7 @@ impl Publisher {
             let mut element = held.element.clone();
             let values = |values: &[Value]| values.iter().filter(|it| **it != Value::Null).count();
             let all = values(&element.values);
-            element.values = writing.of.schema().project(&held.schema, element.values);
+            element.values = writing.form.schema().project(&held.schema, element.values);
             let missing = all - values(&element.values);
             if missing > 0 && self.reduced < position.sequence {
                 self.reduced = position.sequence;
@@ -385,7 +403,7 @@ impl Publisher {
                 let topic = &self.publication.topic;
                 (self.topics.reports.dropped)("values not published", topic, detail);
             }
-            let reason = match writing.of.encode(&element, previous) {
+            let reason = match writing.form.encode(&element, previous) {
                 Ok(payload) if payload.bytes.len() <= SAMPLE_BYTES_MAX => {
                     self.next = Some(Outgoing {
                         generation: writing.generation,
@@ -395,7 +413,7 @@ impl Publisher {
                     return;
                 }
                 Ok(payload) => format!("it has {} bytes", payload.bytes.len()),
-                Err(error) => error.to_string(),
+                Err(reason) => reason,
             };
             lock(&self.status).refused += 1;
             let held = &mut self.held[self.passed];

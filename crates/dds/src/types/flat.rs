@@ -21,16 +21,19 @@ const SECOND_NS: i128 = 1_000_000_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flat {
     schema: StreamSchema,
-    fields: Vec<Leaf>,
-    keys: Vec<Leaf>,
+    pub(super) fields: Vec<Leaf>,
+    pub(super) keys: Vec<Leaf>,
+    /// The members that are neither.
+    pub(super) others: Vec<Leaf>,
     left_out: Vec<String>,
 }
 
 /// A member, at the end of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Leaf {
-    path: String,
-    indexes: Vec<usize>,
+pub(super) struct Leaf {
+    pub(super) path: String,
+    pub(super) indexes: Vec<usize>,
+    pub(super) of: Type,
 }
 
 impl Flat {
@@ -44,6 +47,7 @@ impl Flat {
             },
             fields: Vec::new(),
             keys: Vec::new(),
+            others: Vec::new(),
             left_out: Vec::new(),
         };
         flat.add(of, "", &mut Vec::new(), Part::Outermost);
@@ -81,18 +85,19 @@ impl Flat {
                     self.add(inner, &path, indexes, part);
                 }
                 other => {
-                    let indexes = indexes.clone();
-                    self.leaf(Leaf { path, indexes }, other, is_key);
+                    let (indexes, of) = (indexes.clone(), other.clone());
+                    self.leaf(Leaf { path, indexes, of }, is_key);
                 }
             }
             indexes.pop();
         }
     }
 
-    fn leaf(&mut self, leaf: Leaf, of: &Type, is_key: bool) {
-        let path = &leaf.path;
+    fn leaf(&mut self, leaf: Leaf, is_key: bool) {
+        let Leaf { path, of, .. } = &leaf;
         let Some(field_type) = field_type(of) else {
             self.left_out.push(format!("{path}: no field holds a {of}"));
+            self.others.push(leaf);
             return;
         };
         if is_key && !matches!(field_type, FieldType::Bytes | FieldType::Samples) {
@@ -122,6 +127,7 @@ impl Flat {
             }
         };
         self.left_out.push(format!("{path}: {why}"));
+        self.others.push(leaf);
     }
 
     /// The element of a sample that was written at this time.
@@ -165,7 +171,7 @@ enum Part {
 }
 
 impl Leaf {
-    fn find<'a>(&self, sample: &'a Datum) -> Option<&'a Datum> {
+    pub(super) fn find<'a>(&self, sample: &'a Datum) -> Option<&'a Datum> {
         let mut found = sample;
         for index in &self.indexes {
             let Datum::Structure(members) = found else {

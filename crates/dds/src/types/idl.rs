@@ -179,6 +179,7 @@ impl Parser<'_> {
         let structure = Structure {
             name: name.clone(),
             extensibility: annotations.extensibility.unwrap_or_default(),
+            is_extensibility_stated: annotations.extensibility.is_some(),
             members,
         };
         structure.check().map_err(|error| IdlError {

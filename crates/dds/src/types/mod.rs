@@ -2,7 +2,8 @@
 //!
 //! - [`Structure`] is a type, [`Datum`] a value of it; [`Structure::decode`] reads one from
 //!   all encodings of CDR.
-//! - [`Flat`] is the stream of a type: members become fields.
+//! - [`Flat`] is the stream of a type: members become fields. [`SampleMap`] is the other direction: fields become members,
+//!   and [`Structure::encode`] writes the sample.
 //! - [`Structure::differences`] names the members in which two types differ.
 //!
 //! Everything read here was written by strangers: types, samples and files are bounded, and their faults have a path, an
@@ -12,8 +13,10 @@
 
 mod decode;
 mod differences;
+mod encode;
 mod flat;
 mod idl;
+mod map;
 #[cfg(cyclone)]
 mod object;
 
@@ -21,8 +24,10 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use decode::Datum;
+pub use encode::EncodeError;
 pub use flat::{Flat, column_name, time_of};
 pub use idl::{IdlError, Include, idl};
+pub use map::{MapRules, Missing, SampleMap};
 #[cfg(cyclone)]
 pub(crate) use object::resolve;
 
@@ -43,6 +48,9 @@ pub struct Structure {
     pub name: String,
     /// How it may be extended, which decides how it is encoded.
     pub extensibility: Extensibility,
+    /// Whether its author has stated that. A struct of an IDL file without the annotation is appendable, and written in
+    /// version 1 of CDR, in which that makes no difference.
+    pub is_extensibility_stated: bool,
     /// Its members, those of base types first.
     pub members: Vec<Member>,
 }
@@ -140,6 +148,19 @@ impl Enumeration {
             .literals
             .binary_search_by_key(&value, |(one, _)| i64::from(*one));
         found.ok().map(|index| &*self.literals[index].1)
+    }
+
+    /// The value with this name, or of this number.
+    #[must_use]
+    pub fn value(&self, text: &str) -> Option<i32> {
+        let named = self.literals.iter().find(|(_, name)| name == text);
+        named.map(|(value, _)| *value).or_else(|| text.parse().ok())
+    }
+
+    /// The value where there is none: 0 if it has a name, or else the lowest one.
+    fn initial(&self) -> i32 {
+        let lowest = self.literals.first().map_or(0, |(value, _)| *value);
+        self.literal(0).map_or(lowest, |_| 0)
     }
 }
 
@@ -279,6 +300,17 @@ pub fn dds_topic(name: &str) -> String {
     }
 }
 
+/// The name of a type in DDS, on this topic: ROS 2 has `sensor_msgs::msg::dds_::Imu_` for `sensor_msgs::msg::Imu`.
+#[must_use]
+pub fn dds_type(name: &str, topic: &str) -> String {
+    match name.rsplit_once("::") {
+        Some((package, rest)) if topic.starts_with('/') && !package.ends_with("::dds_") => {
+            format!("{package}::dds_::{rest}_")
+        }
+        _ => name.to_owned(),
+    }
+}
+
 /// The name of a type as its users write it: `sensor_msgs::msg::dds_::Imu_` is `sensor_msgs/msg/Imu` in ROS 2.
 #[must_use]
 pub fn shown_type(name: &str) -> String {
@@ -308,6 +340,10 @@ mod tests {
             "sensor_msgs/msg/Imu"
         );
         assert_eq!(shown_type("chappe::Ward"), "chappe::Ward");
+        let imu = "sensor_msgs::msg::dds_::Imu_";
+        assert_eq!(dds_type("sensor_msgs::msg::Imu", "/imu"), imu);
+        assert_eq!(dds_type(imu, "/imu"), imu);
+        assert_eq!(dds_type("lab::Pose", "pose"), "lab::Pose");
     }
 
     #[test]
@@ -315,11 +351,13 @@ mod tests {
         let inner = Structure {
             name: "In".into(),
             extensibility: Extensibility::Final,
+            is_extensibility_stated: true,
             members: vec![member("choice", Type::Unsupported("union"))],
         };
         let outer = Structure {
             name: "Out".into(),
             extensibility: Extensibility::Final,
+            is_extensibility_stated: true,
             members: vec![member(
                 "all",
                 Type::Sequence(Type::Structure(inner.into()).into()),

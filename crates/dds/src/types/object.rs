@@ -168,6 +168,7 @@ impl Resolver<'_> {
                 flags if flags & IS_MUTABLE != 0 => Extensibility::Mutable,
                 _ => Extensibility::Appendable,
             },
+            is_extensibility_stated: true,
             members,
         })
     }

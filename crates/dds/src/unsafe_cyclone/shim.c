@@ -308,6 +308,7 @@ struct chappe_qos {
     const char *const *partitions;
     uint32_t partition_count;
     int32_t any_encoding;
+    int32_t is_version_2; /* of a writer */
     int32_t is_keyless;
 };
 
@@ -507,8 +508,10 @@ static dds_qos_t *policies(const struct chappe_qos *of, bool writes)
     if (writes) /* late readers get all samples that are kept */
         dds_qset_durability_service(qos, 0, DDS_HISTORY_KEEP_LAST, of->keep_last > 0 ? of->keep_last : of->samples,
                                     DDS_LENGTH_UNLIMITED, DDS_LENGTH_UNLIMITED, DDS_LENGTH_UNLIMITED);
+    /* A writer offers one, a reader may accept both. */
     dds_data_representation_id_t encodings[2] = {DDS_DATA_REPRESENTATION_XCDR1, DDS_DATA_REPRESENTATION_XCDR2};
-    dds_qset_data_representation(qos, of->any_encoding ? 2 : 1, encodings);
+    bool is_version_2 = writes && of->is_version_2;
+    dds_qset_data_representation(qos, of->any_encoding && !writes ? 2 : 1, encodings + (is_version_2 ? 1 : 0));
     if (of->partition_count > 0)
         dds_qset_partition(qos, of->partition_count, (const char **)of->partitions);
     return qos;

@@ -1,7 +1,7 @@
 //! Turns events of the machine into events for the application.
 
 use std::collections::{HashSet, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -151,7 +151,7 @@ async fn handle_event(shared: &Arc<Shared>, event: Event) {
                 let shared = Arc::clone(shared);
                 tokio::spawn(async move { liveness::confirm_found(&shared, target, from).await });
             } else if insert(shared, &found) {
-                shared.emit(Seen::Found(found));
+                heard(shared, from.ip(), Seen::Found(found));
             }
         }
         Event::Changed {
@@ -162,7 +162,7 @@ async fn handle_event(shared: &Arc<Shared>, event: Event) {
         } => {
             let found = Found::new(&target, dialect, from);
             if insert(shared, &found) {
-                shared.emit(Seen::Changed(found));
+                heard(shared, from.ip(), Seen::Changed(found));
             }
         }
         // The machine resolves the difference itself, and reports a change.
@@ -175,10 +175,7 @@ async fn handle_event(shared: &Arc<Shared>, event: Event) {
                 .get(endpoint)
                 .map(|entry| entry.found.clone());
             if let Some(found) = known.filter(|_| !differs) {
-                let (shared, host) = (Arc::clone(shared), found.from.ip());
-                shared.emit(Seen::Hello(found));
-                // In a task: the sink's queue may be full of inputs that wait for this one.
-                tokio::spawn(async move { shared.verify(host).await });
+                heard(shared, found.from.ip(), Seen::Hello(found));
             }
         }
         Event::ByeHint { endpoint, from, .. } => {
@@ -212,6 +209,15 @@ async fn handle_event(shared: &Arc<Shared>, event: Event) {
         // Addresses are checked when they are used.
         _ => {}
     }
+}
+
+/// Reports a device that was heard, and asks its host whether it still has its subscriptions: the device may
+/// have restarted, with another description, or have been gone for a moment.
+pub(super) fn heard(shared: &Arc<Shared>, host: IpAddr, seen: Seen) {
+    shared.emit(seen);
+    let shared = Arc::clone(shared);
+    // In a task: the sink's queue may be full of inputs that wait for this one.
+    tokio::spawn(async move { shared.verify(host).await });
 }
 
 /// Counts a message that a machine dropped, and `suppressed` earlier ones, and records it unless that is ordinary.

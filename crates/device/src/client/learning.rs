@@ -30,7 +30,7 @@ pub(super) async fn learn(shared: &Arc<Shared>, found: Found) {
     });
     let Some((known, described)) = known else {
         if discovery::insert(shared, &found) {
-            shared.emit(Seen::Found(found));
+            discovery::heard(shared, found.from.ip(), Seen::Found(found));
         }
         return;
     };
@@ -71,7 +71,7 @@ async fn report_change(shared: &Arc<Shared>, found: Found) {
     // The machine's record from WS-Discovery is outdated; another Hello counts as new.
     let endpoint = found.endpoint.clone().into();
     let _ = shared.command(Command::Forget { endpoint }).await;
-    shared.emit(Seen::Changed(found));
+    discovery::heard(shared, found.from.ip(), Seen::Changed(found));
 }
 
 pub(super) async fn unlearn(shared: &Shared, endpoint: &str) {

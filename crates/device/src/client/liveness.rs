@@ -197,7 +197,7 @@ pub(super) async fn confirm_move(shared: &Arc<Shared>, target: Target, from: Soc
         .await
         .is_ok()
     {
-        shared.emit(Seen::Changed(found));
+        discovery::heard(shared, from.ip(), Seen::Changed(found));
     }
     true
 }

@@ -94,6 +94,18 @@ impl Serving {
         self.hosted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Wakes the machine's task if there is an earlier deadline than it sleeps for.
+    fn wake_if_earlier(&self) {
+        let is_earlier = self.hosted().as_ref().is_some_and(|hosted| {
+            let until = hosted.sleeps_until;
+            let is_earlier = |deadline| until.is_none_or(|until| deadline < until);
+            hosted.deadline.is_some_and(is_earlier)
+        });
+        if is_earlier {
+            self.earlier.notify_one();
+        }
+    }
+
     /// Ends the machine with its operations and deliveries; requests are not answered any more.
     pub(super) fn close(&self) {
         let hosted = self.hosted().take();
@@ -257,7 +269,8 @@ pub(super) async fn answer(host: &Weak<Shared>, request: Request) -> Response {
     }
 }
 
-/// Removes the entry of a request that waits for its reply.
+/// Removes the entry of a request that waits for its reply, and wakes the machine's task if the request left an earlier
+/// deadline. Not before: that of an operation that answers at once is gone again.
 struct PendingReply<'a> {
     host: &'a Weak<Shared>,
     token: u64,
@@ -267,6 +280,7 @@ impl Drop for PendingReply<'_> {
     fn drop(&mut self) {
         if let Some(shared) = self.host.upgrade() {
             shared.serving.waiting().remove(&self.token);
+            shared.serving.wake_if_earlier();
         }
     }
 }
@@ -368,7 +382,8 @@ pub(super) async fn run(shared: Arc<Shared>, mut inputs: mpsc::Receiver<Option<I
 }
 
 impl Shared {
-    /// Feeds the machine an input, and handles the outputs; `false` after its end.
+    /// Feeds the machine an input, and handles the outputs; `false` after its end. A task other than the machine's own
+    /// wakes that one afterwards.
     fn feed(self: &Arc<Self>, input: InputOf<Device>) -> bool {
         let mut hosted = self.serving.hosted();
         let Some(hosted) = hosted.as_mut() else {
@@ -379,7 +394,7 @@ impl Shared {
             outputs,
             produced,
             deadline,
-            sleeps_until,
+            ..
         } = hosted;
         let now = Clock::process().now();
         *deadline = drain(device, now, input, |output| produced.push(output));
@@ -387,10 +402,6 @@ impl Shared {
             outputs.handle(self, output);
         }
         outputs.on_drained(self, device);
-        let is_earlier = |deadline: &Instant| sleeps_until.is_none_or(|until| *deadline < until);
-        if deadline.as_ref().is_some_and(is_earlier) {
-            self.serving.earlier.notify_one();
-        }
         true
     }
 
@@ -399,5 +410,6 @@ impl Shared {
         if let Some(hosted) = self.serving.hosted().as_mut() {
             hosted.outputs.spawn_operation(self, token, answering);
         }
+        self.serving.wake_if_earlier();
     }
 }

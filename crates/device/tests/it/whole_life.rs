@@ -4,6 +4,8 @@
 //! Method: host and client in one process over the loopback, the device on its own address.
 
 use crate::common::*;
+use std::time::Duration;
+
 use chappe_device::client::{Delivery, Search, Seen};
 use chappe_device::host::endpoint_of;
 use chappe_device::{ClientOptions, DeviceHost, HostOptions, Selection};
@@ -231,22 +233,48 @@ async fn a_device_that_ends_without_a_bye_is_missed() {
 /// A restart that is too quick to be noticed loses the subscription; the Hello restores it.
 #[tokio::test]
 async fn a_restarted_device_is_subscribed_again() {
+    restarted("127.0.2.7", 1, false).await;
+}
+
+#[tokio::test]
+async fn a_device_restarted_with_another_description_is_subscribed_again() {
+    restarted("127.0.2.75", 2, false).await;
+}
+
+#[tokio::test]
+async fn a_device_that_was_gone_is_subscribed_again() {
+    restarted("127.0.2.76", 1, true).await;
+}
+
+/// Restarts a device with this version of its description, at once or after it was seen gone, and receives its
+/// events again.
+async fn restarted(address: &str, metadata_version: u32, seen_gone: bool) {
     let endpoint = endpoint();
-    let options = host_options("127.0.2.7");
+    let options = host_options(address);
     let start = |options| thermometer(&endpoint, options).start(Drops::default());
     let host = start(options.clone()).unwrap();
     let mut client_options = client_options();
-    client_options.liveness_period = None;
+    client_options.liveness_period = seen_gone.then_some(Duration::from_millis(50));
     let client = client(client_options);
     let description = described(&client, &endpoint).await;
     let mut subscription = subscribed(&client, &description.services[0]).await;
     let port = host.addresses()[0].port();
+    let mut discovery = client.listen();
     drop(host);
+    let gone = async {
+        while !matches!(discovery.next().await.unwrap(), Seen::Gone { endpoint: one, .. } if one == endpoint)
+        {
+        }
+    };
+    if seen_gone {
+        in_time("gone", gone).await;
+    }
     // The same address, like a device with a fixed port; it is free once the old device has ended.
     let restart = async {
         loop {
             let options = chappe_device::HostOptions {
                 port,
+                metadata_version,
                 ..options.clone()
             };
             match start(options) {

@@ -46,12 +46,17 @@ impl MatchRule {
     pub fn uri(self, dialect: Dialect) -> String {
         let name = match (self, dialect) {
             (Self::Rfc3986, Dialect::V2005) => "rfc2396",
-            _ => Self::NAMES
-                .iter()
-                .find(|(rule, _)| *rule == self)
-                .map_or("rfc3986", |(_, name)| name),
+            _ => self.name(),
         };
         format!("{}/{name}", dialect.discovery())
+    }
+
+    /// The name of the rule in the 2009 dialect.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let mut names = Self::NAMES.iter();
+        let own = names.find(|(rule, _)| *rule == self);
+        own.map_or("rfc3986", |(_, name)| name)
     }
 
     /// The rule with this name in the 2009 dialect.

@@ -15,6 +15,9 @@ use super::coder::{Coder, DecodeError};
 const DOCUMENTS_BYTES_MAX: usize = 256 << 10;
 /// The largest grammars. Reason: a tenth of the default, which limits the time to compile what a stranger wrote.
 const GRAMMAR_STATES_MAX: usize = 20_000;
+/// The longest documents that are compiled where they are used. Reason: that takes some milliseconds, and a thread for it
+/// half a megabyte of a small device.
+const SHORT_BYTES_MAX: usize = 8 << 10;
 /// Schemas that one end knows; then the oldest is forgotten. Reason: three devices of 20 services each.
 pub const SCHEMAS_MAX: usize = 64;
 
@@ -61,6 +64,20 @@ impl ServiceSchema {
     #[must_use]
     pub fn is_compiled(&self) -> bool {
         self.0.coder.get().is_some()
+    }
+
+    /// Whether its use takes so long that it should be on another thread: its documents are long, and not compiled yet.
+    #[must_use]
+    pub fn is_costly(&self) -> bool {
+        self.uncompiled_bytes() > SHORT_BYTES_MAX
+    }
+
+    /// The length of its documents, if they are not compiled yet.
+    fn uncompiled_bytes(&self) -> usize {
+        match self.is_compiled() {
+            true => 0,
+            false => self.0.documents.iter().map(String::len).sum(),
+        }
     }
 
     /// Encodes the text of a message; `None` if it does not fit the schema, or does not get shorter.
@@ -169,6 +186,17 @@ impl ServiceSchemas {
         for schema in &known {
             schema.coder();
         }
+    }
+
+    /// Whether [`compile`](Self::compile) takes so long that it should be on another thread.
+    #[must_use]
+    pub fn is_costly(&self) -> bool {
+        let bytes = self
+            .known()
+            .iter()
+            .map(ServiceSchema::uncompiled_bytes)
+            .sum::<usize>();
+        bytes > SHORT_BYTES_MAX
     }
 
     /// Whether some were never used.

@@ -184,11 +184,12 @@ impl Device {
 
     /// Validates the headers.
     fn validate(&self, resource: Resource, envelope: &Envelope) -> Result<(), Rejected> {
-        let identifier = Name::new(EVENTING, "Identifier");
-        let mut understood = self.config.understood.clone();
-        understood.push(identifier);
-        if let Some((fault, headers)) = exchange::not_understood(envelope, &understood) {
-            return Err(Rejected(HostRefusal::NotUnderstood, fault.into(), headers));
+        if !envelope.headers.is_empty() {
+            let mut understood = self.config.understood.clone();
+            understood.push(Name::new(EVENTING, "Identifier"));
+            if let Some((fault, headers)) = exchange::not_understood(envelope, &understood) {
+                return Err(Rejected(HostRefusal::NotUnderstood, fault.into(), headers));
+            }
         }
         let addressing = &envelope.addressing;
         let version = addressing.version;

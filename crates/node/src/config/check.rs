@@ -11,14 +11,18 @@ use super::error::nearest;
 use super::schema::{enum_values, resolve};
 
 /// Former keys, each with what replaces it.
-const REPLACED: [(&str, &str); 2] = [
+const REPLACED: [(&str, &str); 3] = [
     (
         "dds.publish",
-        "each published stream is a file in the directory `exporters`, with kind = \"dds\": docs/reference/dds.md",
+        "`chappe config migrate FILE` makes a file in the directory `exporters` of it, with kind = \"dds\": docs/reference/dds.md",
     ),
     (
         "dds.subscribe",
-        "each topic that is read is a file in the directory `wrappers`, with kind = \"dds\": docs/reference/dds.md",
+        "`chappe config migrate FILE` makes a file in the directory `wrappers` of it, with kind = \"dds\": docs/reference/dds.md",
+    ),
+    (
+        "dds.library",
+        "there is one DDS library; `chappe config migrate FILE` removes the key",
     ),
 ];
 

@@ -106,8 +106,15 @@ fn postgres(config: &Config, settings: &[Setting]) -> Option<Problem> {
     Some(at(settings, key, message.to_owned(), hint))
 }
 
-/// Refuses an exclusion that would match every device.
+/// Refuses an exclusion that would match every device, or has a rule for no scope.
 fn exclusions(config: &Config, settings: &[Setting]) -> Option<Problem> {
+    let has_idle_rule = |one: &DevicePattern| one.match_by.is_some() && one.scope.is_none();
+    let mut patterns = config.devices.exclude.iter();
+    if let Some(place) = patterns.position(has_idle_rule) {
+        let message = format!("entry {} has `match_by` without `scope`", place + 1);
+        let hint = "give the scope, or remove `match_by`";
+        return Some(at(settings, "devices.exclude", message, hint));
+    }
     let mut patterns = config.devices.exclude.iter();
     let place = patterns.position(DevicePattern::is_empty)?;
     Some(at(

@@ -159,16 +159,48 @@ pub struct DevicePattern {
     #[schemars(length(min = 1, max = 1_000))]
     pub device_type: Option<String>,
     /// A scope. Matches scopes of the same scheme and authority whose path starts with its segments, as in a
-    /// Probe (rfc3986).
+    /// Probe, unless `match_by` says otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1_000))]
     pub scope: Option<String>,
+    /// The rule by which `scope` matches; rfc3986 if it is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub match_by: Option<ScopeRule>,
+}
+
+/// A rule by which scopes match (WS-Discovery 1.1, section 5.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ScopeRule {
+    /// The same scheme and authority, and a prefix of the path's segments.
+    Rfc3986,
+    /// Equal texts.
+    Strcmp0,
+    /// Equal 128 bits.
+    Uuid,
+    /// The same host and port, and a prefix of the relative distinguished names.
+    Ldap,
+}
+
+impl From<ScopeRule> for MatchRule {
+    fn from(rule: ScopeRule) -> Self {
+        match rule {
+            ScopeRule::Rfc3986 => Self::Rfc3986,
+            ScopeRule::Strcmp0 => Self::Strcmp0,
+            ScopeRule::Uuid => Self::Uuid,
+            ScopeRule::Ldap => Self::Ldap,
+        }
+    }
 }
 
 impl DevicePattern {
     /// Whether it has no part, so that it would match every device.
     pub(crate) fn is_empty(&self) -> bool {
-        *self == Self::default()
+        let rule_alone = Self {
+            match_by: self.match_by,
+            ..Self::default()
+        };
+        *self == rule_alone
     }
 
     /// Whether it matches a device; `types` as `{namespace}local`. A device that has not told its name yet
@@ -185,7 +217,8 @@ impl DevicePattern {
             types.iter().any(|one| one == pattern || has_local(one))
         };
         let is_scope = |pattern: &str| {
-            let is_within = |one: &String| MatchRule::Rfc3986.matches(pattern, one);
+            let rule = self.match_by.map_or_else(MatchRule::default, Into::into);
+            let is_within = |one: &String| rule.matches(pattern, one);
             scopes.iter().any(is_within)
         };
         let fits = |pattern: &Option<String>, test: &dyn Fn(&str) -> bool| {
@@ -216,7 +249,10 @@ impl std::fmt::Display for DevicePattern {
                 separator = ", ";
             }
         }
-        Ok(())
+        match self.match_by {
+            Some(rule) => write!(f, " (by {})", MatchRule::from(rule).name()),
+            None => Ok(()),
+        }
     }
 }
 
@@ -246,6 +282,7 @@ mod tests {
             "type = '{urn:plant}Pump'",
             "scope = 'http://plant.example/hall-1'",
             "type = 'Pump'\nscope = 'http://PLANT.example/hall-1/line-2'",
+            "scope = 'http://plant.example/hall-1/line-2'\nmatch_by = 'strcmp0'",
         ] {
             assert!(matches(text, Some("Pump 3")), "{text}");
         }
@@ -256,10 +293,14 @@ mod tests {
             "type = 'ump'",
             "scope = 'http://plant.example/hall'",
             "type = 'Pump'\nname = 'Valve'",
+            "scope = 'http://plant.example/hall-1'\nmatch_by = 'strcmp0'",
+            "match_by = 'strcmp0'",
         ] {
             assert!(!matches(text, Some("Pump 3")), "{text}");
         }
         assert!(!matches("name = '*'", None), "the name is not known yet");
-        assert!(toml::from_str::<DevicePattern>("kind = 'Pump'").is_err());
+        for text in ["kind = 'Pump'", "match_by = 'none'"] {
+            assert!(toml::from_str::<DevicePattern>(text).is_err(), "{text}");
+        }
     }
 }

@@ -8,11 +8,11 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Config;
 use super::check::{Violation, violations};
 use super::contradictions::contradictions;
 use super::error::{ConfigError, Problem, nearest};
 use super::schema::{Key, keys, schema};
+use super::{Config, SCHEMA_VERSION};
 
 /// Environment variables of the program itself, which set no keys.
 const PROGRAM_VARIABLES: [&str; 5] = [
@@ -170,6 +170,18 @@ impl Merge {
             lines: BTreeMap::new(),
         };
         let value = reader.table(table.get_ref(), &mut Vec::new());
+        let version = value.get("schema_version").and_then(Value::as_i64);
+        if let Some(found) = version.filter(|found| *found > i64::from(SCHEMA_VERSION)) {
+            // Its keys may mean something else, so they are not looked at.
+            let (message, hint) = super::newer(found);
+            return self.problems.push(Problem {
+                location,
+                line: reader.lines.get("schema_version").copied(),
+                key: Some("schema_version".to_owned()),
+                message,
+                hint: Some(hint.to_owned()),
+            });
+        }
         for violation in violations(&self.schema, &value) {
             let line = deepest_line(&reader.lines, &violation.path);
             self.problems.push(problem(&location, line, violation));

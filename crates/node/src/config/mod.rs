@@ -18,6 +18,7 @@ mod kad;
 mod layers;
 mod mail;
 mod max_bytes;
+mod migrate;
 mod sample;
 mod schema;
 mod signatures;
@@ -34,7 +35,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use accounts::AccountRules;
-pub use devices::{DevicePattern, DeviceRules, DeviceTls};
+pub use devices::{DevicePattern, DeviceRules, DeviceTls, ScopeRule};
 pub use discovery_proxy::DiscoveryProxy;
 pub use kad::Kad;
 
@@ -42,9 +43,20 @@ pub use error::{ConfigError, Problem, nearest};
 pub use layers::{Flag, Layers, Loaded, Origin, Setting, load};
 pub use mail::{Mail, MailEncryption};
 pub use max_bytes::{Auto, MaxBytes};
+pub use migrate::{Migration, migrate};
 pub use sample::sample;
 pub use schema::{Key, exporter_schema, keys, schema, sensor_schema, wrapper_schema};
 pub use signatures::{SignatureMode, SignatureRules};
+
+/// The newest version of the file's format, and the one that is written.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// The fault and the remedy of a file of a newer version.
+fn newer(found: i64) -> (String, &'static str) {
+    let message =
+        format!("the file has version {found}; this program reads up to {SCHEMA_VERSION}");
+    (message, "use the program that wrote it, or a newer one")
+}
 
 /// The configuration of a node (node.toml).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -52,7 +64,7 @@ pub use signatures::{SignatureMode, SignatureRules};
 #[schemars(title = "Chappe node")]
 pub struct Config {
     /// Version of this file's format.
-    #[schemars(range(min = 1, max = 1))]
+    #[schemars(range(min = 1, max = SCHEMA_VERSION))]
     pub schema_version: u32,
     /// Display name of the node; empty: the name of the host.
     #[schemars(length(max = 63))]
@@ -451,7 +463,7 @@ pub struct Limits {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            schema_version: 1,
+            schema_version: SCHEMA_VERSION,
             name: String::new(),
             data_directory: "chappe-data".into(),
             sensors_directory: "sensors".into(),

@@ -31,6 +31,7 @@ mod page;
 mod paging;
 mod params;
 mod parts;
+mod preview;
 mod problem;
 mod publish;
 mod query;
@@ -486,6 +487,12 @@ pub(crate) fn routes() -> Routes {
             "remove_virtual_sensor",
             OPERATE,
             sensors::delete,
+        )
+        .post(
+            "/virtual-sensors/{name}/preview",
+            "preview_virtual_sensor",
+            OPERATE.unaudited(),
+            preview::preview,
         )
         .post(
             "/virtual-sensors/{name}/commands/{command}",

@@ -9,7 +9,7 @@ use super::ingest::{influxdb, remote_write};
 use super::routes::{Restriction, Rule};
 use super::{
     accounts, changes, completeness, create, dds, devices, directory, documents, entities,
-    exchange, gsn, kad, links, live, metadata, node, ontologies, publish, query, range,
+    exchange, gsn, kad, links, live, metadata, node, ontologies, preview, publish, query, range,
     registry_file, rights, sensors, sparql, streams, subscriptions, surroundings, things, wrappers,
     write,
 };
@@ -91,6 +91,7 @@ const PROBLEM: &str = "#/components/schemas/Problem";
         sensors::put,
         sensors::delete,
         sensors::command,
+        preview::preview,
         links::list,
         links::one,
         links::add,

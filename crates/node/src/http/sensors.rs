@@ -14,7 +14,7 @@ use super::problem::{Problem, code};
 use super::streams::store_problem;
 use super::wrappers;
 use crate::accounts::{Caller, View};
-use crate::config::nearest;
+use crate::config::{Problem as Fault, nearest};
 use crate::reload::FileError;
 use crate::sensors::{self, Sensor, SensorState};
 use crate::shared::App;
@@ -247,18 +247,20 @@ pub(super) fn written(
 ) -> Result<StatusCode, Problem> {
     match done {
         Ok(Ok(())) => Ok(StatusCode::NO_CONTENT),
-        Ok(Err(FileError::Invalid(fault))) => {
-            let hint = fault.hint.clone();
-            let text = fault.to_string();
-            let text = text.lines().next().unwrap_or_default();
-            let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, text);
-            Err(match hint {
-                Some(hint) => problem.hint(hint),
-                None => problem,
-            })
-        }
+        Ok(Err(FileError::Invalid(fault))) => Err(invalid(&fault)),
         Ok(Err(FileError::Io(text))) => Err(Problem::internal(text)),
         Err(_) => Err(Problem::internal("writing the sensor's file failed")),
+    }
+}
+
+/// A fault of a file, with its line.
+pub(super) fn invalid(fault: &Fault) -> Problem {
+    let text = fault.to_string();
+    let text = text.lines().next().unwrap_or_default();
+    let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, text);
+    match &fault.hint {
+        Some(hint) => problem.hint(hint.clone()),
+        None => problem,
     }
 }
 

@@ -58,7 +58,11 @@ impl<T: Serialize + DeserializeOwned> StateFile<T> {
         let content: Content<Vec<T>> =
             serde_json::from_str(&text).map_err(|error| failed(&error))?;
         if content.version != VERSION {
-            return Err(failed(&format!("unknown version {}", content.version)));
+            return Err(failed(&format!(
+                "it has format version {}, this program reads version {VERSION} (hint: use the program that \
+                 wrote it, or a newer one)",
+                content.version
+            )));
         }
         Ok(content.items)
     }
@@ -103,7 +107,11 @@ mod tests {
         let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&path).unwrap());
         assert_eq!(mode & 0o7777, 0o600);
         std::fs::write(&path, "{\"version\": 9, \"kept\": []}").unwrap();
-        assert!(file.read().unwrap_err().contains("version 9"));
+        let refused = file.read().unwrap_err();
+        assert!(
+            refused.contains("version 9") && refused.contains("version 1 "),
+            "{refused}"
+        );
         std::fs::write(&path, "{").unwrap();
         assert!(file.read().unwrap_err().contains("links.json"));
     }

@@ -10,7 +10,7 @@ use chappe_device::mapping::rules::Rules;
 
 use super::inline;
 use crate::config::{Config, ConfigError, Problem, Read};
-use crate::reload::{self, FileError, problem, problem_of, read, scan};
+use crate::reload::{self, FileError, TEST_ENDING, problem, problem_of, read, scan};
 
 /// The endings of the names of files: Chappe's own descriptors, and GSN's.
 pub(super) const EXTENSIONS: &[&str] = &["toml", "xml"];
@@ -193,6 +193,13 @@ pub(super) fn write(
         ));
     }
     let path = path.unwrap_or_else(|| directory.join(format!("{name}.toml")));
+    if path.to_string_lossy().ends_with(TEST_ENDING) {
+        let message = format!("the file of {name:?} would be one of expectations");
+        return Err(wrong(
+            message,
+            Some("choose a name that does not end in `.test`"),
+        ));
+    }
     let wrappers = inline::read(&descriptor, &path, text);
     for wrapper in wrappers.map_err(|error| FileError::Invalid(Box::new(problem(error))))? {
         let sent = wrapper.check_sent(&wrapper.keys.kind);
@@ -226,6 +233,10 @@ mod tests {
         }
         let path = sensors.join("a.b.toml");
         assert_eq!(read(&path).unwrap(), text);
+        // Expectations are no sensor.
+        fs::write(sensors.join("a.b.test.toml"), "x = 1").unwrap();
+        let named = text.replace("a.b", "a.test");
+        assert!(write(&sensors, Read::Open, None, "a.test", &named).is_err());
         let config = Config {
             sensors_directory: sensors.clone(),
             ..Config::default()

@@ -12,6 +12,7 @@ mod follow;
 mod inline;
 mod interrupt;
 mod output;
+mod preview;
 mod progress;
 mod run;
 mod table;
@@ -25,6 +26,7 @@ use tokio::task::JoinHandle;
 pub(crate) use candidates::sensor_key;
 pub(crate) use commands::store as store_call;
 pub use files::{Checked, check};
+pub(crate) use preview::{Preview, PreviewError, preview};
 use table::SensorError;
 pub(crate) use table::{Sensor, SensorState, Sensors};
 

@@ -57,12 +57,14 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Reads the stored progress of the sensor `name`.
+    ///
+    /// # Errors
+    /// The log failed, or a newer program wrote the record: without it, elements would be evaluated again.
     pub(super) fn open(store: &Store, name: &str, level: Level) -> Result<Self, Error> {
         let stream = store.stream(&format!("sensor-progress/{name}"), level, &[FORMAT])?;
         let newest = stream.newest(1)?;
         let record = newest.last().map(|record| record.payload.as_slice());
-        // The record of a newer program is ignored.
-        let known = record.and_then(|bytes| match bytes.split_first() {
+        let known = match record.and_then(<[u8]>::split_first) {
             Some((&FORMAT, bytes)) => postcard::from_bytes::<Record>(bytes).ok(),
             Some((&FORMAT_WITHOUT_HELD, bytes)) => {
                 let record = postcard::from_bytes::<RecordWithoutHeld>(bytes).ok();
@@ -71,8 +73,11 @@ impl Progress {
                 };
                 record.map(|record| Record(record.0.into_iter().map(with_held).collect()))
             }
+            Some((&found, _)) if found > FORMAT => {
+                return Err(Error::newer_format(stream.name(), found, FORMAT));
+            }
             _ => None,
-        });
+        };
         let positions = known.into_iter().flat_map(|record| record.0);
         let stored = positions.map(|(name, epoch, sequence, first, held)| {
             let epoch = Epoch(epoch);
@@ -202,6 +207,23 @@ impl Progress {
 mod tests {
     use super::*;
     use chappe_log::{MemoryDisk, Options};
+
+    #[test]
+    fn the_record_of_a_newer_program_is_refused() {
+        let (store, _) = Store::open(Box::new(MemoryDisk::new()), Options::default(), 1).unwrap();
+        let stream = store
+            .stream("sensor-progress/mean", Level::Power, &[FORMAT])
+            .unwrap();
+        let appended = stream.append(vec![(0, vec![FORMAT + 1, 0])]).unwrap();
+        appended.wait().unwrap();
+        let error = Progress::open(&store, "mean", Level::Power).err().unwrap();
+        let text = error.to_string();
+        assert!(text.contains("sensor-progress/mean"), "{text}");
+        assert!(
+            text.contains("version 3") && text.contains("up to 2"),
+            "{text}"
+        );
+    }
 
     #[test]
     fn the_newest_is_kept_and_nothing_else() {

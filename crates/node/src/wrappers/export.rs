@@ -440,6 +440,9 @@ impl Cursor {
         let positions = match record.map(<[u8]>::split_first) {
             None => Some(Positions::new()),
             Some(Some((&FORMAT, bytes))) => reading::decode(bytes),
+            Some(Some((&found, _))) if found > FORMAT => {
+                return Err(Error::newer_format(stream.name(), found, FORMAT).into());
+            }
             Some(_) => None,
         };
         if let Some(record) = newest.last() {

@@ -123,8 +123,12 @@ impl Progress {
         if let Some(stream) = app.storage.log.existing(&format!("{PREFIX}{name}")) {
             stream.settled().await;
             let newest = stream.newest(1)?;
-            let record = newest.last().and_then(|record| decode(&record.payload));
-            for member in record.into_iter().flat_map(|it| it.record.members) {
+            let record = newest.last().map(|record| decode(&stream, &record.payload));
+            for member in record
+                .transpose()?
+                .into_iter()
+                .flat_map(|it| it.record.members)
+            {
                 if let Some(entry) = app.catalogue.get(&member.stream) {
                     entry.log.log().settled().await;
                 }
@@ -166,8 +170,7 @@ impl Progress {
         let Some(bytes) = newest.into_iter().next_back().map(|record| record.payload) else {
             return Ok(progress);
         };
-        let decoded = decode(&bytes);
-        let decoded = decoded.ok_or_else(|| StoreError::Metadata(progress.stream.name()))?;
+        let decoded = decode(&progress.stream, &bytes)?;
         let (record, positions) = (decoded.record, decoded.positions);
         (progress.epoch, progress.number) = (record.epoch, record.number);
         progress.formers = decoded.formers;
@@ -200,7 +203,7 @@ impl Progress {
         let Some(bytes) = newest.last().map(|record| &record.payload) else {
             return Ok(Former::Done);
         };
-        let decoded = decode(bytes).ok_or_else(|| StoreError::Metadata(stream.name()))?;
+        let decoded = decode(&stream, bytes)?;
         let Record { epoch, number, .. } = decoded.record;
         Ok(self.relation_to((epoch, number), &decoded.formers))
     }
@@ -350,8 +353,21 @@ impl Progress {
 /// Most writers of a stream that are looked at for the elements of a batch; reason: each costs reads of the disk.
 const ORIGINS_MAX: usize = 64;
 
-/// A record with what follows it.
-fn decode(bytes: &[u8]) -> Option<Decoded> {
+/// A record with what follows it, of the progress in `stream`.
+///
+/// # Errors
+/// A newer program wrote it, or it does not decode.
+fn decode(stream: &Stream, bytes: &[u8]) -> Result<Decoded, StoreError> {
+    match bytes.first() {
+        Some(&found) if found > FORMAT_FORMERS => {
+            Err(Error::newer_format(stream.name(), found, FORMAT_FORMERS).into())
+        }
+        _ => decode_known(bytes).ok_or_else(|| StoreError::Metadata(stream.name())),
+    }
+}
+
+/// A record of a version that this program knows.
+fn decode_known(bytes: &[u8]) -> Option<Decoded> {
     let (record, positions, formers) = match bytes.split_first()? {
         (&FORMAT, bytes) => {
             let record: Record = postcard::from_bytes(bytes).ok()?;
@@ -542,6 +558,23 @@ mod tests {
                 .collect();
             values.sort_unstable();
             values
+        }
+    }
+
+    #[test]
+    fn the_record_of_a_newer_program_is_refused() {
+        let (store, _) = Store::open(Box::new(MemoryDisk::new()), Options::default(), 1).unwrap();
+        let stream = store
+            .stream("wrapper-progress/a", Level::Power, &[FORMAT])
+            .unwrap();
+        let refused = |bytes: &[u8]| decode(&stream, bytes).err().unwrap().to_string();
+        let newer = refused(&[FORMAT_FORMERS + 1]);
+        assert!(
+            newer.contains("wrapper-progress/a: it has format version 4"),
+            "{newer}"
+        );
+        for broken in [&[][..], &[0], &[FORMAT, 0xff]] {
+            assert!(refused(broken).contains("cannot be decoded"), "{broken:?}");
         }
     }
 

@@ -79,6 +79,11 @@ impl Reader<'_> {
             if length > SMALL_BYTES && held.is_none() {
                 held = self.take(needed).await;
             }
+            if bytes.is_empty() {
+                // A small body is not copied while it grows.
+                let small = (size.lower() as usize).min(SMALL_BYTES);
+                bytes.reserve(small.max(data.len()));
+            }
             bytes.extend_from_slice(&data);
         }
         let bytes = bytes.freeze();
@@ -91,7 +96,16 @@ impl Reader<'_> {
             return Ok(received((bytes, None), held));
         }
         let schemas = self.exi.cloned().unwrap_or_default();
-        let unpacked = match coding.decode(&bytes, self.bound.min(SMALL_BYTES), &schemas) {
+        let unpack = || coding.decode(&bytes, self.bound.min(SMALL_BYTES), &schemas);
+        let unpacked = match unpack() {
+            // Its schema may be one that was never used.
+            Err(BodyError::Schema(_)) if schemas.must_compile() && !schemas.is_costly() => {
+                schemas.compile();
+                unpack()
+            }
+            unpacked => unpacked,
+        };
+        let unpacked = match unpacked {
             Err(BodyError::TooLarge) if self.bound > SMALL_BYTES => {
                 if held.is_none() {
                     held = self.take(self.bound).await;
@@ -99,7 +113,7 @@ impl Reader<'_> {
                 // The serving thread continues.
                 self.unpack_apart(coding, bytes, schemas).await
             }
-            // Its schema may be one that was never used.
+            // The same, and it takes long to compile.
             Err(BodyError::Schema(_)) if schemas.must_compile() => {
                 self.unpack_apart(coding, bytes, schemas).await
             }

@@ -150,12 +150,12 @@ impl Client {
         schema: Option<&ServiceSchema>,
     ) -> Result<Option<Answer>, Error> {
         let peer = contact.address;
-        let must_compile = schema.is_some_and(|schema| !schema.is_compiled());
+        let is_costly = schema.is_some_and(ServiceSchema::is_costly);
         let encode = {
             let (text, schema) = (text.clone(), schema.cloned());
             move || exi::encode(&text, schema.as_ref())
         };
-        let encoded = match must_compile {
+        let encoded = match is_costly {
             true => self.parsers().run(encode).await,
             false => self.parsers().run_if_large(text.len(), encode).await,
         };
@@ -199,7 +199,7 @@ fn is_soap(headers: &HeaderMap) -> bool {
 /// The media type with the action, unless the action has characters that are invalid in a parameter.
 fn content_type(action: &str) -> HeaderValue {
     let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
-    let with_action = format!("{SOAP_CONTENT_TYPE}; action=\"{action}\"");
+    let with_action = [SOAP_CONTENT_TYPE, "; action=\"", action, "\""].concat();
     match HeaderValue::from_str(&with_action) {
         Ok(value) if action.bytes().all(plain) => value,
         _ => HeaderValue::from_static(SOAP_CONTENT_TYPE),

@@ -163,7 +163,7 @@ fn read_mark(mark: &Mark) -> Result<Cursor, WrapperError> {
         Some((&FORMAT, bytes)) => postcard::from_bytes(bytes).ok(),
         _ => None,
     };
-    cursor.ok_or_else(|| WrapperError::settings("the stored mark is not one of a table"))
+    cursor.ok_or_else(|| WrapperError::unreadable_mark(mark, FORMAT, "a table"))
 }
 
 struct SqliteWrapper {
@@ -564,5 +564,12 @@ mod tests {
             assert_eq!(read_mark(&cursor.mark()).unwrap(), cursor);
         }
         assert!(read_mark(&Mark::new(vec![FORMAT, 9, 9]).unwrap()).is_err());
+        let newer = read_mark(&Mark::new(vec![FORMAT + 1]).unwrap())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            newer.contains("version 2") && newer.contains("up to 1"),
+            "{newer}"
+        );
     }
 }

@@ -163,7 +163,7 @@ impl<'d> Fragment<'d> {
         mut sink: impl FnMut(&[u8]),
     ) -> Result<(), Error> {
         let around = self.declarations.iter();
-        let around = around.map(|(prefix, namespace)| (&**prefix, &**namespace));
+        let around = around.map(|(prefix, namespace)| (prefix, namespace));
         // Its own declarations count twice, in scope and in its tag.
         let limits = Limits {
             namespaces: self.limits.namespaces.saturating_mul(2),

@@ -4,7 +4,7 @@
 //! match, is checked by [`Tokens`](super::tokens::Tokens). A property test compares its pieces with
 //! those of quick-xml.
 
-use super::chars::is_space;
+use super::chars::{is_space, length_until};
 use crate::Reason;
 
 /// One piece of a document.
@@ -47,6 +47,17 @@ pub(super) struct Pieces<'i> {
     position: usize,
 }
 
+/// Bytes of an end tag besides its name.
+const END_BYTES: usize = 3;
+
+fn starts_with_end(bytes: &[u8], name: &str) -> bool {
+    let length = name.len() + END_BYTES;
+    bytes.len() >= length
+        && bytes.starts_with(b"</")
+        && bytes[length - 1] == b'>'
+        && bytes[2..length - 1] == *name.as_bytes()
+}
+
 const UNCLOSED: &str = "a reference is not closed";
 
 impl<'i> Pieces<'i> {
@@ -66,16 +77,27 @@ impl<'i> Pieces<'i> {
 
     /// Reads the end tag of this name if it comes next, without white space.
     pub(super) fn take_end(&mut self, name: &str) -> bool {
-        let rest = self.rest().as_bytes();
-        let length = name.len() + 3;
-        let is_next = rest.len() >= length
-            && rest.starts_with(b"</")
-            && rest[length - 1] == b'>'
-            && rest[2..length - 1] == *name.as_bytes();
+        let is_next = starts_with_end(self.rest().as_bytes(), name);
         if is_next {
-            self.position += length;
+            self.position += name.len() + END_BYTES;
         }
         is_next
+    }
+
+    /// Reads text and the end tag of this name if they come next, and the text is the same without being parsed.
+    pub(super) fn take_text_and_end(&mut self, name: &str) -> Option<&'i str> {
+        let rest = self.rest();
+        let bytes = rest.as_bytes();
+        let is_end = |byte| (byte == b'<') | (byte == b'&') | (byte == b'\r') | (byte == b']');
+        let length = match bytes.first()? {
+            b'<' => 0,
+            _ => length_until(bytes, is_end),
+        };
+        if !starts_with_end(&bytes[length..], name) {
+            return None;
+        }
+        self.position += length + name.len() + END_BYTES;
+        Some(&rest[..length])
     }
 
     /// Reads the start tag of this name if it comes next, without attributes and white space.
@@ -104,7 +126,9 @@ impl<'i> Pieces<'i> {
             }
             [b'<', b'!', ..] => self.declared(rest),
             [b'<', b'?', ..] => {
-                let length = rest[2..].find("?>").ok_or(Reason::Truncated)?;
+                let mut pairs = rest.as_bytes()[2..].windows(2);
+                let length = pairs.position(|pair| pair == b"?>");
+                let length = length.ok_or(Reason::Truncated)?;
                 self.position += length + 4;
                 Ok(Piece::Instruction(&rest[2..length + 2]))
             }
@@ -125,11 +149,11 @@ impl<'i> Pieces<'i> {
     }
 
     fn start(&mut self, rest: &'i str) -> Result<Piece<'i>, Reason> {
-        let (mut quote, mut name_end) = (None, None);
         let bytes = rest.as_bytes();
-        for (at, byte) in bytes.iter().copied().enumerate().skip(1) {
-            match (byte, quote) {
-                (b'>', None) => {
+        let (mut at, mut name_end) = (1, None);
+        while let Some(byte) = bytes.get(at) {
+            match byte {
+                b'>' => {
                     self.position += at + 1;
                     let is_empty = bytes[at - 1] == b'/' && at > 1;
                     let end = if is_empty { at - 1 } else { at };
@@ -140,11 +164,13 @@ impl<'i> Pieces<'i> {
                         is_empty,
                     });
                 }
-                (b'"' | b'\'', None) => quote = Some(byte),
-                (_, Some(open)) if open == byte => quote = None,
-                (b' ' | b'\t' | b'\r' | b'\n', None) if name_end.is_none() => name_end = Some(at),
+                quote @ (b'"' | b'\'') => {
+                    at += 1 + length_until(&bytes[at + 1..], |byte| byte == *quote);
+                }
+                b' ' | b'\t' | b'\r' | b'\n' if name_end.is_none() => name_end = Some(at),
                 _ => {}
             }
+            at += 1;
         }
         Err(Reason::Truncated)
     }
@@ -184,7 +210,7 @@ impl<'i> Pieces<'i> {
     }
 
     fn text(&mut self, rest: &'i str) -> Piece<'i> {
-        let length = length_of_text(rest.as_bytes());
+        let length = length_until(rest.as_bytes(), |byte| (byte == b'<') | (byte == b'&'));
         self.position += length;
         let text = &rest[..length];
         Piece::Text {
@@ -193,20 +219,6 @@ impl<'i> Pieces<'i> {
             has_section_end: contains(text, b']') && text.contains("]]>"),
         }
     }
-}
-
-/// Bytes that are compared at once. Reason: two registers of the usual processors.
-const BLOCK: usize = 32;
-
-/// The number of bytes before the next markup or reference.
-fn length_of_text(bytes: &[u8]) -> usize {
-    let is_end = |byte: &u8| matches!(byte, b'<' | b'&');
-    // Long texts without a branch for each byte.
-    let blocks = bytes.chunks_exact(BLOCK);
-    let has_end = |block: &[u8]| block.iter().fold(false, |any, byte| any | is_end(byte));
-    let start = blocks.take_while(|block| !has_end(block)).count() * BLOCK;
-    let rest = &bytes[start..];
-    start + rest.iter().position(is_end).unwrap_or(rest.len())
 }
 
 fn contains(text: &str, wanted: u8) -> bool {

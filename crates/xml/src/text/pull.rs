@@ -1,10 +1,11 @@
 //! Reading text XML part by part, with names and text borrowed from the document.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use super::tokens::{Token, Tokens};
 use crate::element::{ELEMENT_BYTES, PART_BYTES};
-use crate::{Element, Error, Limits, Name, Namespace, Node, Reason, Str};
+use crate::{Element, Error, Limits, Name, Namespace, Node, Reason};
 
 /// Reads one document, or one element of a document, by pulling its parts. Comments and processing
 /// instructions are skipped; attributes and declarations are those of the last start.
@@ -60,7 +61,7 @@ impl<'i> Pull<'i> {
     /// around it.
     pub fn inside<'s>(
         element: &'i str,
-        around: impl Iterator<Item = (&'s str, &'s str)>,
+        around: impl Iterator<Item = (&'s Arc<str>, &'s Namespace)>,
         limits: Limits,
     ) -> Self {
         Self::of(Tokens::of_element(element, around, limits), limits)
@@ -86,6 +87,15 @@ impl<'i> Pull<'i> {
         let left = self.left.checked_sub(bytes);
         self.left = left.ok_or_else(|| Error::at(0, Reason::Limit { limit, bound }))?;
         Ok(())
+    }
+
+    /// Reads the rest of the innermost open element if it is a text that is not parsed.
+    fn text_and_end(&mut self) -> Result<Option<&'i str>, Error> {
+        let text = self.tokens.take_text_and_end()?;
+        if let Some(text) = text.filter(|text| !text.is_empty()) {
+            self.charge(PART_BYTES + text.len())?;
+        }
+        Ok(text)
     }
 
     fn token(&mut self) -> Result<Option<Token<'i>>, Error> {
@@ -149,6 +159,9 @@ impl<'i> Pull<'i> {
     /// # Errors
     /// The document is malformed, truncated or beyond a limit.
     pub fn value(&mut self) -> Result<Option<Cow<'i, str>>, Error> {
+        if let Some(text) = self.text_and_end()? {
+            return Ok(Some(Cow::Borrowed(text)));
+        }
         let mut value: Option<Cow<'i, str>> = None;
         loop {
             match self.token()? {
@@ -171,7 +184,11 @@ impl<'i> Pull<'i> {
     /// The document is malformed, truncated or beyond a limit.
     pub fn skip(&mut self) -> Result<(), Error> {
         let outside = self.depth().saturating_sub(1);
-        while self.depth() > outside && self.token()?.is_some() {}
+        while self.depth() > outside {
+            if self.text_and_end()?.is_none() && self.token()?.is_none() {
+                break;
+            }
+        }
         Ok(())
     }
 
@@ -188,12 +205,9 @@ impl<'i> Pull<'i> {
 
     /// The declarations in scope, outer ones first, without hidden ones.
     #[must_use]
-    pub fn in_scope(&self) -> Vec<(Str, Namespace)> {
+    pub fn in_scope(&self) -> Vec<(Arc<str>, Namespace)> {
         let visible = self.tokens.scope().visible();
-        let visible = visible.map(|(prefix, namespace)| {
-            let prefix = Cow::Owned(prefix.to_string());
-            (prefix, namespace.clone())
-        });
+        let visible = visible.map(|(prefix, namespace)| (prefix.clone(), namespace.clone()));
         visible.collect()
     }
 
@@ -204,6 +218,13 @@ impl<'i> Pull<'i> {
     pub fn element(&mut self) -> Result<Element, Error> {
         let mut open = Vec::new();
         let mut element = self.started();
+        // Most headers.
+        if let Some(text) = self.text_and_end()? {
+            if !text.is_empty() {
+                element.push_text(text);
+            }
+            return Ok(element);
+        }
         loop {
             match self.token()? {
                 Some(Token::Start) => {

@@ -1,6 +1,6 @@
 //! Namespace declarations in scope while reading (Namespaces in XML 1.0, section 6).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::{Namespace, Reason};
@@ -8,18 +8,54 @@ use crate::{Namespace, Reason};
 pub(crate) const XML: &str = "http://www.w3.org/XML/1998/namespace";
 pub(super) const XMLNS: &str = "http://www.w3.org/2000/xmlns/";
 
+/// Namespaces that are searched one by one. Reason: messages of devices have up to ten.
+const LISTED_MAX: usize = 16;
+
 /// The declarations of all open elements.
 ///
-/// The maps are ordered so that lookups stay cheap with any number of declarations and any
-/// prefixes. With the few that messages have, a map is one node, searched like a list.
+/// Lookups stay cheap with any number of declarations and any prefixes, and the few that messages have
+/// need no memory of their own but their texts.
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
-    /// The declarations of each prefix with their depths, innermost last.
-    bindings: BTreeMap<Arc<str>, Vec<(usize, Namespace)>>,
-    /// The prefixes with their depths, in the order of declaration.
-    declared: Vec<(usize, Arc<str>)>,
-    /// All namespaces of the document, so that equal ones share their text.
-    interned: BTreeSet<Namespace>,
+    /// In the order of declaration, outer ones first.
+    declared: Vec<Declaration>,
+    /// The positions in `declared` of the innermost declaration of each prefix, in the order of prefixes.
+    innermost: Vec<usize>,
+    interned: Interned,
+}
+
+#[derive(Debug)]
+struct Declaration {
+    depth: usize,
+    prefix: Arc<str>,
+    namespace: Namespace,
+    /// The position of the declaration that this one hides.
+    hidden: Option<usize>,
+}
+
+/// All namespaces of the document, so that equal ones share their text.
+#[derive(Debug, Default)]
+struct Interned {
+    /// The first ones.
+    listed: Vec<Namespace>,
+    /// The others.
+    ordered: BTreeSet<Namespace>,
+}
+
+impl Interned {
+    fn known(&self, namespace: &str) -> Option<&Namespace> {
+        let listed = self.listed.iter().find(|known| ***known == *namespace);
+        listed.or_else(|| self.ordered.get(namespace))
+    }
+
+    fn add(&mut self, namespace: &Namespace) {
+        match self.listed.len() < LISTED_MAX {
+            true => self.listed.push(namespace.clone()),
+            false => {
+                self.ordered.insert(namespace.clone());
+            }
+        }
+    }
 }
 
 /// Explains why a prefix must not be bound to a namespace; none if it may be (section 3).
@@ -67,36 +103,80 @@ impl Scope {
         prefix: &str,
         namespace: &str,
     ) -> (Arc<str>, Namespace) {
-        let namespace = self.intern(namespace);
-        let prefix = match self.bindings.get_key_value(prefix) {
-            Some((prefix, _)) => prefix.clone(),
-            None => Arc::from(prefix),
+        let namespace = match self.interned.known(namespace) {
+            Some(known) => known.clone(),
+            None => {
+                let namespace = Namespace::shared(namespace);
+                self.interned.add(&namespace);
+                namespace
+            }
         };
-        let bindings = self.bindings.entry(prefix.clone()).or_default();
-        bindings.push((depth, namespace.clone()));
-        self.declared.push((depth, prefix.clone()));
+        let prefix = match self.place(prefix) {
+            Ok(place) => self.declared[self.innermost[place]].prefix.clone(),
+            Err(_) => Arc::from(prefix),
+        };
+        self.push(depth, prefix.clone(), namespace.clone());
         (prefix, namespace)
     }
 
-    fn intern(&mut self, namespace: &str) -> Namespace {
-        if let Some(known) = self.interned.get(namespace) {
-            return known.clone();
+    /// Adds a declaration of another document without checking it; nothing is copied.
+    pub(super) fn bind_shared(&mut self, prefix: &Arc<str>, namespace: &Namespace) {
+        let known = self.interned.known(namespace).cloned();
+        let namespace = known.unwrap_or_else(|| {
+            self.interned.add(namespace);
+            namespace.clone()
+        });
+        self.push(0, prefix.clone(), namespace);
+    }
+
+    /// The place of a prefix in `innermost`, or where it would be.
+    fn place(&self, prefix: &str) -> Result<usize, usize> {
+        let declared = &self.declared;
+        let order = |at: &usize| (*declared[*at].prefix).cmp(prefix);
+        self.innermost.binary_search_by(order)
+    }
+
+    fn push(&mut self, depth: usize, prefix: Arc<str>, namespace: Namespace) {
+        let at = self.declared.len();
+        let hidden = match self.place(&prefix) {
+            Ok(place) => Some(std::mem::replace(&mut self.innermost[place], at)),
+            Err(place) => {
+                self.innermost.insert(place, at);
+                None
+            }
+        };
+        self.declared.push(Declaration {
+            depth,
+            prefix,
+            namespace,
+            hidden,
+        });
+    }
+
+    /// Removes the last declaration.
+    fn pop(&mut self) -> Option<Declaration> {
+        let place = self.place(&self.declared.last()?.prefix).ok()?;
+        let last = self.declared.pop()?;
+        match last.hidden {
+            Some(hidden) => self.innermost[place] = hidden,
+            None => {
+                self.innermost.remove(place);
+            }
         }
-        let namespace = Namespace::from(namespace.to_owned());
-        self.interned.insert(namespace.clone());
-        namespace
+        Some(last)
     }
 
     /// The depth and the namespace of the innermost declaration of a prefix.
     pub(crate) fn bound(&self, prefix: &str) -> Option<(usize, &Namespace)> {
-        let innermost = self.bindings.get(prefix)?.last()?;
-        Some((innermost.0, &innermost.1))
+        let at = self.innermost[self.place(prefix).ok()?];
+        let innermost = &self.declared[at];
+        Some((innermost.depth, &innermost.namespace))
     }
 
     /// The prefixes that the innermost element, at `depth`, declares, in order.
     pub(crate) fn declared_at(&self, depth: usize) -> impl Iterator<Item = &str> {
-        let start = self.declared.partition_point(|(at, _)| *at < depth);
-        self.declared[start..].iter().map(|(_, prefix)| &**prefix)
+        let start = self.declared.partition_point(|it| it.depth < depth);
+        self.declared[start..].iter().map(|it| &*it.prefix)
     }
 
     /// Removes the declarations of the element at `depth`; returns whether it has some.
@@ -108,40 +188,38 @@ impl Scope {
 
     /// Removes the last remaining declaration of the element at `depth`.
     pub(super) fn unbind_last(&mut self, depth: usize) -> Option<(Arc<str>, Namespace)> {
-        let (_, prefix) = self.declared.pop_if(|(at, _)| *at >= depth)?;
-        self.pop_binding(prefix)
+        let is_own = self.declared.last().is_some_and(|it| it.depth >= depth);
+        let last = is_own.then(|| self.pop())??;
+        Some((last.prefix, last.namespace))
     }
 
     /// Removes a declaration of the innermost element, at `depth`, if it exists.
     pub(super) fn unbind(&mut self, depth: usize, prefix: &str) -> Option<(Arc<str>, Namespace)> {
-        let of_element = |(at, known): &(usize, Arc<str>)| *at == depth && **known == *prefix;
-        let index = self.declared.iter().rposition(of_element)?;
-        let (_, prefix) = self.declared.remove(index);
-        self.pop_binding(prefix)
-    }
-
-    fn pop_binding(&mut self, prefix: Arc<str>) -> Option<(Arc<str>, Namespace)> {
-        let bindings = self.bindings.get_mut(&prefix)?;
-        let (_, namespace) = bindings.pop()?;
-        if bindings.is_empty() {
-            self.bindings.remove(&prefix);
+        let is_it = |it: &Declaration| it.depth == depth && *it.prefix == *prefix;
+        let at = self.declared.iter().rposition(is_it)?;
+        let later = self.declared.len() - at - 1;
+        let later: Vec<Declaration> = (0..later).filter_map(|_| self.pop()).collect();
+        let removed = self.pop()?;
+        for it in later.into_iter().rev() {
+            self.push(it.depth, it.prefix, it.namespace);
         }
-        Some((prefix, namespace))
+        Some((removed.prefix, removed.namespace))
     }
 
     /// The declarations that are visible, in the order of declaration.
     pub(crate) fn visible(&self) -> impl Iterator<Item = (&Arc<str>, &Namespace)> {
-        self.declared.iter().filter_map(|(depth, prefix)| {
-            let (at, namespace) = self.bound(prefix)?;
-            (at == *depth).then_some((prefix, namespace))
-        })
+        let declared = self.declared.iter().enumerate();
+        let visible = declared.filter(|(at, it)| {
+            let place = self.place(&it.prefix);
+            place.is_ok_and(|place| self.innermost[place] == *at)
+        });
+        visible.map(|(_, it)| (&it.prefix, &it.namespace))
     }
 
     /// All bindings in scope. A default namespace that was unbound has an empty namespace.
     pub(crate) fn bindings(&self) -> impl Iterator<Item = (&Arc<str>, &Namespace)> {
-        self.bindings
-            .iter()
-            .filter_map(|(prefix, stack)| Some((prefix, &stack.last()?.1)))
+        let innermost = self.innermost.iter().map(|at| &self.declared[*at]);
+        innermost.map(|it| (&it.prefix, &it.namespace))
     }
 
     /// The namespace of a prefix of a name. Attributes ignore the default namespace.

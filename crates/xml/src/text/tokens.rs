@@ -4,6 +4,7 @@
 //! module, so that a signature covers exactly what the reader of the message sees.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use super::chars::{
     Attributes, forbidden_char, is_ncname, is_space, referenced, split_qname, with_line_ends,
@@ -14,6 +15,8 @@ use crate::{Error, Limits, Name, Namespace, Reason};
 
 /// Maximum characters of the sender's text in an error.
 const SHOWN_MAX: usize = 256;
+/// The XML declaration of most documents.
+const USUAL_DECLARATION: &str = "xml version=\"1.0\" encoding=\"utf-8\"";
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// One token of a document. Comments are skipped.
@@ -124,12 +127,12 @@ impl<'i> Tokens<'i> {
     /// The tokens of one element of a document that was read before, with the declarations around it.
     pub(crate) fn of_element<'s>(
         text: &'i str,
-        around: impl Iterator<Item = (&'s str, &'s str)>,
+        around: impl Iterator<Item = (&'s Arc<str>, &'s Namespace)>,
         limits: Limits,
     ) -> Self {
         let mut tokens = Self::of_text(text, limits);
         for (prefix, namespace) in around {
-            tokens.scope.bind(0, prefix, namespace);
+            tokens.scope.bind_shared(prefix, namespace);
         }
         tokens
     }
@@ -310,6 +313,23 @@ impl<'i> Tokens<'i> {
         Token::End
     }
 
+    /// Reads the rest of the innermost open element as one text if nothing in it has to be parsed: what would be a text
+    /// token, unless it is empty, and an end. Otherwise reads nothing.
+    ///
+    /// # Errors
+    /// There are too many events.
+    pub(crate) fn take_text_and_end(&mut self) -> Result<Option<&'i str>, Error> {
+        let Some(open) = self.open.last().filter(|_| !self.is_empty) else {
+            return Ok(None);
+        };
+        let Some(text) = self.pieces.take_text_and_end(open) else {
+            return Ok(None);
+        };
+        self.count(usize::from(!text.is_empty()))?;
+        self.end();
+        Ok(Some(text))
+    }
+
     /// The next token; `None` at the end of the document. After an error, nothing more is read.
     ///
     /// # Errors
@@ -401,6 +421,9 @@ impl<'i> Tokens<'i> {
     /// Checks the XML declaration: it must come first and state version 1.0 and UTF-8.
     fn declaration(&self, declaration: &str, first: bool) -> Result<(), Error> {
         let malformed = |what: &str| self.fail(Reason::Malformed(what.to_owned()));
+        if first && declaration == USUAL_DECLARATION {
+            return Ok(());
+        }
         if !first {
             return Err(malformed(
                 "an XML declaration must be at the start of the document",

@@ -24,6 +24,14 @@ pub(crate) use restore::restore;
 /// The logs of a data directory: name and path, the streams first.
 fn logs(directory: &Path) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
     let log = chappe_node::log_directory(directory);
+    if let Err(error) = std::fs::read_dir(&log)
+        && error.kind() == std::io::ErrorKind::PermissionDenied
+    {
+        let failure = Failure::new(format!("cannot read {}: {error}", log.display()));
+        return Err(
+            failure.hint("run the command as the user of the node: sudo -u USER chappe data ...")
+        );
+    }
     if !log.is_dir() {
         let message = format!("{} holds no log", directory.display());
         return Err(Failure::new(message)

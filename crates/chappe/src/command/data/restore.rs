@@ -115,7 +115,12 @@ fn manifest(from: &Path) -> Result<Manifest, Failure> {
     let manifest: Manifest = serde_json::from_slice(&text)
         .map_err(|error| Failure::new(format!("{} is not a manifest: {error}", path.display())))?;
     if manifest.format > FORMAT {
-        let message = format!("{} was made by {}", from.display(), manifest.program);
+        let message = format!(
+            "{} was made by {} and has format version {}; this program reads up to {FORMAT}",
+            from.display(),
+            manifest.program,
+            manifest.format
+        );
         return Err(Failure::new(message).hint("use that program, or a newer one"));
     }
     let known = |part: &Part| matches!(part.name.as_str(), "log" | "registry");

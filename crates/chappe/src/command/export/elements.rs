@@ -21,7 +21,7 @@ const FIRST_TIME: &str = "1678-01-01T00:00:00Z";
 const SECOND_NS: f64 = 1e9;
 
 /// The schema of a stream, as the node describes it.
-pub(super) fn schema(stream: &Json) -> Result<StreamSchema, Failure> {
+pub(in crate::command) fn schema(stream: &Json) -> Result<StreamSchema, Failure> {
     Ok(StreamSchema {
         fields: Vec::<Field>::deserialize(&stream["fields"])?,
         key: stream["key"].as_str().map(str::to_owned),
@@ -55,7 +55,7 @@ struct EndLine {
 }
 
 /// Reads the elements of a stream up to a number.
-pub(super) struct Elements<'a> {
+pub(in crate::command) struct Elements<'a> {
     node: &'a NodeClient,
     /// The path of the elements with the range of time.
     path: String,
@@ -73,7 +73,7 @@ pub(super) struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    pub(super) fn new(
+    pub(in crate::command) fn new(
         node: &'a NodeClient,
         stream: &str,
         (from, to): (&Option<String>, &Option<String>),
@@ -97,24 +97,24 @@ impl<'a> Elements<'a> {
         }
     }
 
-    pub(super) fn count(&self) -> u64 {
+    pub(in crate::command) fn count(&self) -> u64 {
         self.count
     }
 
-    pub(super) fn damaged(&self) -> u64 {
+    pub(in crate::command) fn damaged(&self) -> u64 {
         self.damaged
     }
 
-    pub(super) fn first(&self) -> Option<Position> {
+    pub(in crate::command) fn first(&self) -> Option<Position> {
         self.first
     }
 
-    pub(super) fn last(&self) -> Option<Position> {
+    pub(in crate::command) fn last(&self) -> Option<Position> {
         self.last
     }
 
     /// The next elements; `None` after the last.
-    pub(super) async fn next(&mut self) -> Result<Option<Vec<StreamElement>>, Failure> {
+    pub(in crate::command) async fn next(&mut self) -> Result<Option<Vec<StreamElement>>, Failure> {
         let mut found = Vec::new();
         while found.len() < ELEMENTS {
             let lines = match &mut self.lines {
@@ -156,7 +156,7 @@ impl<'a> Elements<'a> {
         let is_known = |field: &Field| line.values.contains_key(&field.name);
         if line.values.len() != fields.len() || !fields.iter().all(is_known) {
             return Err(
-                Failure::new("the fields of the stream changed during the export")
+                Failure::new("the fields of the stream changed while it was read")
                     .hint("repeat the command"),
             );
         }
@@ -185,7 +185,7 @@ impl<'a> Elements<'a> {
 }
 
 /// A value of a field.
-fn value(json: &Json, field_type: FieldType) -> Option<Value> {
+pub(in crate::command) fn value(json: &Json, field_type: FieldType) -> Option<Value> {
     if json.is_null() {
         return Some(Value::Null);
     }

@@ -3,7 +3,7 @@
 //! A file is written under a temporary name next to it, synced, and renamed: it is complete or not there. Elements
 //! that came after the command was started are left out. What a stream lost is in the summary.
 
-mod elements;
+pub(super) mod elements;
 mod target;
 
 use std::path::Path;

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 use chappe_device::capture::{Carrier, Message};
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::Interface;
+use chappe_dpws::exi;
 use chappe_exi::{Decoder as ExiDecoder, Schema};
 use chappe_machine::{Input, Machine, Output};
 use chappe_soap::udp::{DISCOVERY_PORT, Inbound};
 use chappe_soap::{AddressingVersion, Envelope};
 use chappe_xml::{Element, Limits};
 
-use super::{Traced, Tracer};
+use super::{Traced, Tracer, text_of_exi};
 use crate::command::network;
 use crate::output::Failure;
 
@@ -76,18 +77,20 @@ impl Decoder {
 
     fn datagram(&mut self, message: &Message) -> Option<Decoded> {
         let ports = [message.from.port(), message.to.port()];
-        let is_exi = message.body.starts_with(b"$EXI");
+        let is_discovery = ports.contains(&DISCOVERY_PORT);
         let is_text = message.body.trim_ascii_start().starts_with(b"<");
-        if !ports.contains(&DISCOVERY_PORT) && !is_exi && !is_text {
-            return None;
+        if exi::is_exi(&message.body) && text_of_exi(&message.body, Limits::datagram()).is_err() {
+            // Datagrams of other protocols often begin with the same two bits.
+            let is_some = is_discovery || message.body.starts_with(b"$EXI");
+            return is_some.then(|| read_exi(&message.body));
         }
-        if is_exi {
-            return Some(exi(&message.body));
+        if !is_discovery && !is_text && !exi::is_exi(&message.body) {
+            return None;
         }
         let traced = self.judge(message)?;
         let mut decoded = Decoded {
             kind: "no message".to_owned(),
-            coding: "text",
+            coding: traced.coding,
             action: traced.action.map(str::to_owned),
             subjects: traced.subjects,
             message_id: traced.message_id.map(|id| id.to_string()),
@@ -164,7 +167,7 @@ fn http(message: &Message) -> Decoded {
     }
     let is_soap = message.content_type.contains("soap+xml");
     if message.coding == "exi" || message.content_type.contains("exi") {
-        return exi(&message.body);
+        return read_exi(&message.body);
     }
     let root = Element::parse_within(&message.body, Limits::default());
     let mut decoded = Decoded {
@@ -225,14 +228,19 @@ fn fill(decoded: &mut Decoded, envelope: &Envelope) {
 }
 
 /// A stream of EXI, decoded as far as it needs no schema that only the devices have.
-fn exi(bytes: &[u8]) -> Decoded {
+fn read_exi(bytes: &[u8]) -> Decoded {
     let mut decoded = Decoded {
         kind: "EXI".to_owned(),
         coding: "exi",
         ..Decoded::default()
     };
-    let mut decoder = ExiDecoder::new(std::sync::Arc::new(Schema::none()));
-    match chappe_exi::text::decode(&mut decoder, bytes, None) {
+    let limits = Limits::default();
+    let text = text_of_exi(bytes, limits).or_else(|error| {
+        // Streams of other programs may have other options.
+        let mut decoder = ExiDecoder::new(std::sync::Arc::new(Schema::none()));
+        chappe_exi::text::decode(&mut decoder, bytes, None).map_err(|_| error)
+    });
+    match text {
         Ok(text) => {
             if let Ok(envelope) = Envelope::parse(text.as_bytes()) {
                 fill(&mut decoded, &envelope);
@@ -242,4 +250,54 @@ fn exi(bytes: &[u8]) -> Decoded {
         Err(error) => decoded.detail = Some(error.to_string()),
     }
     decoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn datagram(from: u16, body: Vec<u8>) -> Message {
+        Message {
+            at_ns: 0,
+            from: ([192, 0, 2, 7], from).into(),
+            to: ([192, 0, 2, 1], 40_000).into(),
+            carrier: Carrier::Datagram,
+            content_type: String::new(),
+            coding: String::new(),
+            arrival: Duration::ZERO,
+            body,
+        }
+    }
+
+    #[test]
+    fn datagrams_in_exi_are_decoded_and_others_are_left_out() {
+        let hello = "<s:Envelope xmlns:s='http://www.w3.org/2003/05/soap-envelope' \
+            xmlns:a='http://www.w3.org/2005/08/addressing' \
+            xmlns:d='http://docs.oasis-open.org/ws-dd/ns/discovery/2009/01'><s:Header>\
+            <a:Action>http://docs.oasis-open.org/ws-dd/ns/discovery/2009/01/Hello</a:Action>\
+            <a:MessageID>urn:uuid:0a6dc791-2be6-4991-9af1-454778a1917a</a:MessageID>\
+            <a:To>urn:docs-oasis-open-org:ws-dd:ns:discovery:2009:01</a:To>\
+            <d:AppSequence InstanceId='1' MessageNumber='1'/></s:Header><s:Body><d:Hello>\
+            <a:EndpointReference><a:Address>urn:uuid:98190dc2-0890-4ef8-ac9a-5940995e6119</a:Address>\
+            </a:EndpointReference><d:MetadataVersion>1</d:MetadataVersion></d:Hello></s:Body></s:Envelope>";
+        let stream = exi::encode(hello.as_bytes()).unwrap();
+        let mut decoder = Decoder::new().unwrap();
+        for from in [DISCOVERY_PORT, 50_000] {
+            let decoded = decoder.decode(&datagram(from, stream.clone())).unwrap();
+            assert_eq!(
+                (decoded.coding, decoded.action.as_deref()),
+                ("exi", Some("Hello"))
+            );
+            assert_eq!(decoded.dialect, Some("2009"));
+            assert!(decoded.text.contains("urn:uuid:98190dc2"));
+        }
+        // A packet of RTP.
+        let other = datagram(50_000, vec![0x80, 0, 0, 1, 0, 0, 0, 0]);
+        assert!(decoder.decode(&other).is_none());
+        let broken = decoder
+            .decode(&datagram(DISCOVERY_PORT, vec![0x80, 0, 0]))
+            .unwrap();
+        assert_eq!((broken.coding, broken.action), ("exi", None));
+        assert!(broken.detail.is_some());
+    }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use chappe_dpws::discovery::client::Config;
 use chappe_dpws::discovery::{Client, Content, DropReason, Inbound, Message, Outbound, Target};
+use chappe_dpws::exi::{self, ServiceSchemas};
 use chappe_identity::AddressPolicy;
 use chappe_machine::{Input, Instant, Machine, Output, drain};
 use chappe_soap::Envelope;
@@ -86,6 +87,8 @@ struct Traced {
     interface: u32,
     multicast: bool,
     bytes: usize,
+    /// `text` or `exi`.
+    coding: &'static str,
     dialect: Option<String>,
     action: Option<&'static str>,
     message_id: Option<Str>,
@@ -170,12 +173,24 @@ impl Machine for Tracer {
     }
 }
 
+/// The text of EXI that needs no schema of a device.
+fn text_of_exi(stream: &[u8], limits: Limits) -> Result<String, exi::DecodeError> {
+    let decoded = exi::decode(stream, limits, &ServiceSchemas::default());
+    decoded.map(|decoded| decoded.text)
+}
+
 fn decode(datagram: &Inbound) -> Traced {
+    let is_exi = exi::is_exi(&datagram.bytes);
+    let read = match is_exi {
+        true => text_of_exi(&datagram.bytes, Limits::datagram()).map_err(|error| error.to_string()),
+        false => Ok(String::from_utf8_lossy(&datagram.bytes).into_owned()),
+    };
     let mut traced = Traced {
         from: datagram.from,
         interface: datagram.interface,
         multicast: datagram.multicast,
         bytes: datagram.bytes.len(),
+        coding: if is_exi { "exi" } else { "text" },
         dialect: None,
         action: None,
         message_id: None,
@@ -183,12 +198,20 @@ fn decode(datagram: &Inbound) -> Traced {
         subjects: Vec::new(),
         dropped: None,
         detail: None,
-        text: String::from_utf8_lossy(&datagram.bytes).into_owned(),
+        text: String::new(),
     };
-    let envelope = Envelope::parse_within(&datagram.bytes, Limits::datagram());
-    let message = envelope
-        .map_err(|error| error.to_string())
-        .and_then(|envelope| Message::from_envelope(&envelope).map_err(|error| error.to_string()));
+    let message = read.and_then(|text| {
+        // A text is read as it arrived.
+        let bytes = if is_exi {
+            text.as_bytes()
+        } else {
+            &datagram.bytes
+        };
+        let envelope = Envelope::parse_within(bytes, Limits::datagram());
+        traced.text = text;
+        let envelope = envelope.map_err(|error| error.to_string())?;
+        Message::from_envelope(&envelope).map_err(|error| error.to_string())
+    });
     match message {
         Ok(message) => {
             traced.dialect = Some(network::dialect(message.dialect).to_owned());
@@ -255,8 +278,9 @@ fn print(traced: &Traced, named: &[(u32, String)], raw: bool, json: bool) {
     let action = traced.action.unwrap_or("unreadable");
     let dialect = traced.dialect.as_deref().unwrap_or("-");
     output::line(format_args!(
-        "{name} {} {cast} {dialect} {action} {}",
+        "{name} {} {cast} {} {dialect} {action} {}",
         traced.from,
+        traced.coding,
         clean(&traced.subjects.join("; "))
     ));
     if let Some(reason) = traced.dropped {

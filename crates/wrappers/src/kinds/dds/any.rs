@@ -1,15 +1,12 @@
 //! The wrapper of kind `dds_any`: a topic of a type that others defined is read into a stream.
 
-use std::fs::File;
-use std::io::Read as _;
-use std::path::Path;
 use std::sync::Arc;
 
 use chappe_dds::topics::{AnySubscriber, AnySubscription};
-use chappe_dds::types::{Structure, idl};
+use chappe_dds::types::Structure;
 use chappe_stream::DescriptorError;
 
-use super::{NO_TOPICS, failed, fault};
+use super::{NO_TOPICS, failed, fault, idl};
 use crate::clock::now;
 use crate::{
     Batch, Condition, Delivery, Mark, NodeParts, Notes, Part, Step, StreamDefinition, Undecodable,
@@ -18,8 +15,6 @@ use crate::{
 
 /// Bytes of a sample that are kept if it is no element.
 const KEPT_BYTES: usize = 64 << 10;
-/// Bytes of an IDL file that are read; reason: one more than the parser takes, so that it reports a longer one.
-const IDL_BYTES_MAX: u64 = (1 << 20) + 1;
 
 /// The kind.
 pub(crate) const WRAPPER: WrapperKind = WrapperKind {
@@ -61,7 +56,11 @@ fn settings(file: &WrapperFile) -> Result<Settings, DescriptorError> {
     chappe_stream::check_name(&stream)
         .map_err(|error| file.fault("into", error.to_string(), None))?;
     let expected = match &subscription.idl {
-        Some(path) => Some(expected(file, path, subscription.type_name.as_deref())?),
+        Some(path) => Some(idl::structure(
+            file,
+            path,
+            subscription.type_name.as_deref(),
+        )?),
         None if subscription.type_name.is_some() => {
             let message = "it names a struct of the file in `idl`, which is missing".to_owned();
             return Err(file.fault("type_name", message, None));
@@ -72,43 +71,6 @@ fn settings(file: &WrapperFile) -> Result<Settings, DescriptorError> {
         subscription,
         stream,
         expected,
-    })
-}
-
-/// The type from an IDL file. Files that it includes are relative to it.
-fn expected(
-    file: &WrapperFile,
-    path: &Path,
-    type_name: Option<&str>,
-) -> Result<Arc<Structure>, DescriptorError> {
-    let path = file.path(path);
-    let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-    let read = |path: &Path| {
-        let mut text = String::new();
-        let opened = File::open(path).map_err(|error| error.to_string())?;
-        let mut bounded = opened.take(IDL_BYTES_MAX);
-        bounded
-            .read_to_string(&mut text)
-            .map_err(|error| error.to_string())?;
-        Ok::<String, String>(text)
-    };
-    let name = path.display().to_string();
-    let text = read(&path).map_err(|why| file.fault("idl", format!("{name}: {why}"), None))?;
-    let types = idl(&name, &text, &mut |included| read(&folder.join(included)))
-        .map_err(|error| file.fault("idl", error.to_string(), None))?;
-    let wanted = type_name.map(|name| name.replace('/', "::"));
-    let found = match &wanted {
-        Some(wanted) => types.iter().find(|it| it.name == *wanted),
-        None => types.last(),
-    };
-    found.cloned().ok_or_else(|| {
-        let names: Vec<&str> = types.iter().map(|it| &*it.name).collect();
-        let message = format!("{name} has no such struct");
-        file.fault(
-            "type_name",
-            message,
-            Some(format!("it has {}", names.join(", "))),
-        )
     })
 }
 

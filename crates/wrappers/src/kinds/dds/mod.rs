@@ -2,7 +2,9 @@
 //! participant of the node (docs/reference/dds.md).
 
 mod any;
+mod idl;
 mod publish;
+mod publish_any;
 mod subscribe;
 
 use chappe_dds::DdsError;
@@ -12,6 +14,7 @@ use crate::{CommonKeys, PeerFile, WrapperError};
 
 pub(crate) use any::WRAPPER as ANY_WRAPPER;
 pub(crate) use publish::EXPORTER;
+pub(crate) use publish_any::EXPORTER as ANY_EXPORTER;
 pub(crate) use subscribe::WRAPPER;
 
 /// The error while there is no node with topics.

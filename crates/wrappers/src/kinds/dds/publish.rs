@@ -1,9 +1,11 @@
-//! The exporter of kind `dds`: a stream that is published to a topic, with many samples on their way.
+//! The exporter of kind `dds`: a stream that is published to a topic, with many samples on their way. The one of kind
+//! `dds_any` has other samples, and is the same otherwise.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use chappe_dds::topics::{Publication, Publisher, StreamNow};
+use chappe_dds::topics::{AnyPublication, Publication, Publisher, StreamNow};
+use chappe_dds::types::Structure;
 use chappe_stream::{DescriptorError, Position};
 
 use super::{NO_TOPICS, failed, fault};
@@ -26,8 +28,13 @@ pub(crate) const EXPORTER: ExporterKind = ExporterKind {
 fn settings(file: &ExporterFile) -> Result<(Publication, String), DescriptorError> {
     let publication: Publication = file.settings()?;
     publication.check().map_err(|error| fault(file, &error))?;
+    Ok((publication, only_stream(file)?))
+}
+
+/// The one stream of a topic.
+pub(super) fn only_stream(file: &ExporterFile) -> Result<String, DescriptorError> {
     match &*file.keys.streams {
-        [stream] if !stream.ends_with('*') => Ok((publication, stream.clone())),
+        [stream] if !stream.ends_with('*') => Ok(stream.clone()),
         _ => {
             let message = "a topic has exactly one stream".to_owned();
             let hint = "make a file for each stream".to_owned();
@@ -39,22 +46,40 @@ fn settings(file: &ExporterFile) -> Result<(Publication, String), DescriptorErro
 fn open(opening: ExporterOpening<'_>) -> Result<Box<dyn Exporter>, WrapperError> {
     let invalid = |error: DescriptorError| WrapperError::settings(error.to_string());
     let (publication, stream) = settings(opening.file).map_err(invalid)?;
-    Ok(Box::new(TopicExporter {
-        publication,
-        name: stream.clone(),
+    Ok(Box::new(TopicExporter::new(
+        Target::Own(publication),
         stream,
-        publisher: None,
-    }))
+    )))
 }
 
-struct TopicExporter {
-    publication: Publication,
+/// What is published.
+pub(super) enum Target {
+    /// Samples of Chappe's type for the stream.
+    Own(Publication),
+    /// Samples of a type of others.
+    Foreign(AnyPublication, Arc<Structure>),
+}
+
+pub(super) struct TopicExporter {
+    target: Target,
     /// The name of the stream in its samples.
     stream: String,
     /// The name of the stream in batches.
     name: String,
     /// From the first step on.
     publisher: Option<Publisher>,
+}
+
+impl TopicExporter {
+    /// Publishes a stream from its first step on.
+    pub(super) fn new(target: Target, stream: String) -> Self {
+        Self {
+            target,
+            name: stream.clone(),
+            stream,
+            publisher: None,
+        }
+    }
 }
 
 impl Exporter for TopicExporter {
@@ -67,6 +92,10 @@ impl Exporter for TopicExporter {
         let topics = topics.ok_or_else(|| WrapperError::settings(NO_TOPICS))?;
         let (look_up, stream) = (node.stream.clone(), self.stream.clone());
         if let Some(now) = look_up(&stream) {
+            if let Target::Foreign(publication, of) = &self.target {
+                let fits = publication.check_schema(of, &now.schema);
+                fits.map_err(|error| WrapperError::settings(error.to_string()))?;
+            }
             self.name = now.name;
         }
         let delivered = exported.get(&self.name).copied();
@@ -78,8 +107,15 @@ impl Exporter for TopicExporter {
                 last: now.last,
             })
         };
-        let publication = self.publication.clone();
-        let publisher = topics.publisher(publication, &self.stream, delivered, look_up);
+        let stream = &self.stream;
+        let publisher = match &self.target {
+            Target::Own(publication) => {
+                topics.publisher(publication.clone(), stream, delivered, look_up)
+            }
+            Target::Foreign(publication, of) => {
+                topics.any_publisher(publication, of, stream, delivered, look_up)
+            }
+        };
         self.publisher = Some(publisher.map_err(|error| failed(&error))?);
         Ok(())
     }

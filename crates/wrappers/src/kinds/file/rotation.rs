@@ -80,7 +80,7 @@ impl Place {
             }
             _ => None,
         };
-        place.ok_or_else(|| WrapperError::settings("the stored mark is not one of a file"))
+        place.ok_or_else(|| WrapperError::unreadable_mark(mark, FORMAT, "a file"))
     }
 
     fn is_in(&self, metadata: &Metadata) -> bool {

@@ -110,7 +110,7 @@ impl Version {
             Some((&FORMAT, bytes)) => postcard::from_bytes(bytes).ok(),
             _ => None,
         };
-        version.ok_or_else(|| WrapperError::settings("the stored mark is not one of a document"))
+        version.ok_or_else(|| WrapperError::unreadable_mark(mark, FORMAT, "a document"))
     }
 
     fn of(headers: &HeaderMap, body: &[u8]) -> Self {

@@ -66,7 +66,7 @@ pub(super) fn read_mark(mark: &Mark) -> Result<Cursor, WrapperError> {
         Some((&FORMAT, bytes)) => postcard::from_bytes(bytes).ok(),
         _ => None,
     };
-    cursor.ok_or_else(|| WrapperError::settings("the stored mark is not one of a table"))
+    cursor.ok_or_else(|| WrapperError::unreadable_mark(mark, FORMAT, "a table"))
 }
 
 /// The rows up to a cursor are complete once these transactions have ended.

@@ -1,0 +1,90 @@
+//! `chappe try` and `chappe test`: a descriptor over elements that are at hand.
+//!
+//! Both evaluate the descriptor in this process, with the machine that a node runs ([`chappe_stream::trial`]). `try`
+//! shows what a descriptor makes of elements of a node, of a data directory or of a CSV file; `test` compares what it
+//! makes of a few rows with what its author expects.
+
+mod attempt;
+mod csv;
+mod data;
+mod expectation;
+mod recorded;
+mod rows;
+mod run;
+
+use std::path::Path;
+
+use chappe_stream::descriptor::DESCRIPTOR_BYTES_MAX;
+use chappe_stream::trial::TrialError;
+use chappe_stream::{Descriptor, Field};
+use serde::Deserialize as _;
+
+use super::stream;
+use crate::output::Failure;
+
+pub(crate) use attempt::run as attempt;
+pub(crate) use run::run as test;
+
+/// Reads a descriptor: GSN's, if the name of the file ends in `.xml`, else a TOML.
+fn descriptor(path: &Path) -> Result<Descriptor, Failure> {
+    let text = text(path, DESCRIPTOR_BYTES_MAX as u64)?;
+    let name = path.display().to_string();
+    let is_xml = path.extension().is_some_and(|ending| ending == "xml");
+    let read = match is_xml {
+        true => chappe_gsn::descriptor::import(&name, &text).map(|imported| imported.descriptor),
+        false => Descriptor::parse(&name, &text),
+    };
+    read.map_err(|error| {
+        let hint = error.hint.clone();
+        Failure::from(error).hint_if(hint)
+    })
+}
+
+/// Reads a file of at most `bytes_max` bytes.
+fn text(path: &Path, bytes_max: u64) -> Result<String, Failure> {
+    let wrong =
+        |error: std::io::Error| Failure::new(format!("cannot read {}: {error}", path.display()));
+    let bytes = std::fs::metadata(path).map_err(wrong)?.len();
+    if bytes > bytes_max {
+        let message = format!("{} is longer than {bytes_max} bytes", path.display());
+        return Err(Failure::new(message).hint("cut it into shorter files"));
+    }
+    std::fs::read_to_string(path).map_err(wrong)
+}
+
+/// Fields that are written as `FIELD:TYPE[:UNIT]`.
+pub(super) fn fields(written: &[String]) -> Result<Vec<Field>, Failure> {
+    let field = |text: &String| {
+        let json = stream::field(text)?;
+        Field::deserialize(json).map_err(|error| {
+            let types = "boolean, integer, double, text, bytes and samples";
+            Failure::new(format!("{text:?}: {error}")).hint(format!("the types are {types}"))
+        })
+    };
+    written.iter().map(field).collect()
+}
+
+/// A trial that is not possible, with its remedy.
+fn impossible(error: TrialError, descriptor: &Descriptor) -> Failure {
+    let sources = || {
+        let aliases = descriptor.sources.iter().map(|source| &*source.alias);
+        aliases.collect::<Vec<_>>().join(", ")
+    };
+    let hint = match &error {
+        TrialError::Unbound(aliases) => {
+            let alias = aliases.first().map_or("ALIAS", String::as_str);
+            Some(format!(
+                "name its stream with --on {alias}=STREAM, or its file with --input {alias}=FILE.csv"
+            ))
+        }
+        TrialError::Unknown(_) => Some(format!("its sources are {}", sources())),
+        TrialError::Statement(_) => {
+            Some("compare the columns of the statement with the fields of the stream".to_owned())
+        }
+        TrialError::Elements(_) | TrialError::Turns | TrialError::Outputs => {
+            Some("use fewer elements, such as --last 1m".to_owned())
+        }
+        _ => None,
+    };
+    Failure::from(error).hint_if(hint)
+}

@@ -1,0 +1,378 @@
+//! `chappe service`: a node as a service of systemd.
+//!
+//! The unit is that of the packages (`chappe.service`), with the program, the configuration and the user of this
+//! machine. Root makes a service of the system; anybody else one of their own, which systemd's manager of that user
+//! runs without the protection that only the system's has.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::unistd::{Group, Uid, User};
+use serde_json::json;
+
+use super::up::configuration;
+use crate::cli::{Service, ServiceInstall};
+use crate::output::{self, Failure, Outcome};
+
+/// The unit of the packages.
+const UNIT: &str = include_str!("chappe.service");
+/// Its name.
+const NAME: &str = "chappe.service";
+/// The directory whose presence says that systemd runs (`sd_booted(3)`).
+const SYSTEMD: &str = "/run/systemd/system";
+/// Where root puts units.
+const SYSTEM_UNITS: &str = "/etc/systemd/system";
+/// Keys of the unit that the manager of a user has a use and the right for.
+const USER_KEYS: &[&str] = &[
+    "Description",
+    "Documentation",
+    "StartLimitIntervalSec",
+    "StartLimitBurst",
+    "Type",
+    "ExecReload",
+    "Restart",
+    "RestartSec",
+    "RestartPreventExitStatus",
+    "WatchdogSec",
+    "TimeoutStartSec",
+    "TimeoutStopSec",
+    "UMask",
+];
+/// Permission of others to read a file.
+const OTHERS_READ: u32 = 0o004;
+
+/// Runs a verb of `service`.
+pub(crate) fn run(verb: Service, json: bool) -> Outcome {
+    match verb {
+        Service::Install(flags) => install(&flags, json),
+        Service::Uninstall => uninstall(json),
+        Service::Status => status(json),
+    }
+}
+
+/// Whose manager of services is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Scope {
+    /// The system's, by root.
+    System,
+    /// That of this user.
+    User,
+}
+
+impl Scope {
+    fn of_caller() -> Self {
+        match Uid::effective().is_root() {
+            true => Self::System,
+            false => Self::User,
+        }
+    }
+
+    /// The unit's file.
+    fn unit(&self) -> Result<PathBuf, Failure> {
+        let directory = match self {
+            Self::System => PathBuf::from(SYSTEM_UNITS),
+            Self::User => {
+                let of = |name: &str| std::env::var_os(name).map(PathBuf::from);
+                let config = of("XDG_CONFIG_HOME").or_else(|| Some(of("HOME")?.join(".config")));
+                let config = config.ok_or_else(|| {
+                    Failure::new("this user has no home directory")
+                        .hint("set HOME, or install the service as root")
+                })?;
+                config.join("systemd/user")
+            }
+        };
+        Ok(directory.join(NAME))
+    }
+
+    /// Runs systemctl.
+    fn systemctl(&self, arguments: &[&str]) -> Result<String, Failure> {
+        let mut command = Command::new("systemctl");
+        if *self == Self::User {
+            command.arg("--user");
+        }
+        let shown = arguments.join(" ");
+        let done = command.args(arguments).output().map_err(|error| {
+            Failure::new(format!("cannot run systemctl {shown}: {error}"))
+                .hint("run the node in the foreground: chappe up")
+        })?;
+        if done.status.success() {
+            return Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned());
+        }
+        let reason = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+        let log = match self {
+            Self::System => "journalctl -u chappe -n 20",
+            Self::User => "journalctl --user -u chappe -n 20",
+        };
+        Err(Failure::new(format!("systemctl {shown}: {reason}")).hint(format!("see why: {log}")))
+    }
+}
+
+/// Refuses on a machine without systemd; `instead` is a command that works there.
+fn need_systemd(instead: &str) -> Outcome {
+    if Path::new(SYSTEMD).is_dir() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("systemd does not run here: there is no {SYSTEMD}")).hint(instead))
+}
+
+fn install(flags: &ServiceInstall, json: bool) -> Outcome {
+    let file = configuration(&flags.at)?;
+    let file = std::path::absolute(&file)?;
+    let program = std::env::current_exe()?;
+    let scope = Scope::of_caller();
+    let text = unit(&scope, &program, &file)?;
+    if flags.print {
+        output::line(text.trim_end());
+        return Ok(());
+    }
+    need_systemd(&format!(
+        "run the node in the foreground, or have the service manager of this machine run: {} serve {}",
+        program.display(),
+        file.display()
+    ))?;
+    // A wrong configuration is refused here, with its line, rather than in the journal.
+    super::config::load(Some(&file), Vec::new())?;
+    let path = scope.unit()?;
+    let writable = |failure: Failure| {
+        failure.hint(
+            "see the unit and put it where your system reads units: chappe service install --print",
+        )
+    };
+    if let Some(directory) = path.parent() {
+        output::folder(directory).map_err(writable)?;
+    }
+    output::file(&path, &text).map_err(writable)?;
+    scope.systemctl(&["daemon-reload"])?;
+    scope.systemctl(&["enable", NAME])?;
+    scope.systemctl(&["restart", NAME])?;
+    if json {
+        output::json(&json!({ "unit": path, "configuration": file, "program": program }));
+    } else {
+        output::line(format_args!("{} runs {}", path.display(), file.display()));
+    }
+    if scope == Scope::User {
+        output::note("it ends with your last session; to run it always: loginctl enable-linger");
+    }
+    output::progress("next: chappe service status");
+    Ok(())
+}
+
+/// The unit for a program, a configuration and its owner.
+fn unit(scope: &Scope, program: &Path, file: &Path) -> Result<String, Failure> {
+    let start = format!("ExecStart={} serve {}", quoted(program)?, quoted(file)?);
+    let text = match scope {
+        Scope::System => of_system(&start, file)?,
+        Scope::User => of_user(&start),
+    };
+    Ok(text)
+}
+
+/// The unit of the packages with another start and user.
+fn of_system(start: &str, file: &Path) -> Result<String, Failure> {
+    let user = user(file)?;
+    let mut lines = Vec::new();
+    for line in UNIT.lines() {
+        match line.split_once('=') {
+            Some(("ExecStart", _)) => lines.push(start),
+            Some(("User", _)) => lines.extend(user.iter().map(String::as_str)),
+            Some(("Group" | "StateDirectory" | "StateDirectoryMode", _)) => {}
+            Some(("WorkingDirectory" | "ProtectHome", _)) => {}
+            Some(("SupplementaryGroups", group)) if !is_group(group) => {}
+            _ => lines.push(line),
+        }
+    }
+    Ok(lines.join("\n") + "\n")
+}
+
+/// The lines with the user of a service of the system, and what that user may write.
+fn user(file: &Path) -> Result<Vec<String>, Failure> {
+    let metadata = std::fs::metadata(file)?;
+    let directory = quoted(file.parent().unwrap_or(Path::new("/")))?;
+    let uid = metadata.uid();
+    if uid != 0 {
+        let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+        let name = user.map_or_else(|| uid.to_string(), |user| user.name);
+        // The data directory is below that of the configuration, unless that says otherwise.
+        let lines = [
+            format!("User={name}"),
+            format!("ReadWritePaths={directory}"),
+        ];
+        return Ok(lines.into());
+    }
+    if metadata.mode() & OTHERS_READ == 0 || file.starts_with("/root") {
+        let failure = Failure::new(format!(
+            "{} belongs to root and no other user can read it; the node does not run as root",
+            file.display()
+        ));
+        return Err(failure.hint(format!(
+            "give it to the user that runs the node: chown -R USER {directory}"
+        )));
+    }
+    // The directory for the data belongs to a user that exists while the service does.
+    Ok([
+        "DynamicUser=yes",
+        "StateDirectory=chappe",
+        "StateDirectoryMode=0700",
+        "Environment=CHAPPE_DATA_DIRECTORY=/var/lib/chappe",
+    ]
+    .map(str::to_owned)
+    .into())
+}
+
+fn is_group(name: &str) -> bool {
+    matches!(Group::from_name(name), Ok(Some(_)))
+}
+
+/// The unit of the packages with another start, and without what the manager of a user cannot do.
+fn of_user(start: &str) -> String {
+    let mut lines = Vec::new();
+    for line in UNIT.lines() {
+        match line.split_once('=') {
+            Some(("ExecStart", _)) => lines.push(start),
+            Some(("WantedBy", _)) => lines.push("WantedBy=default.target"),
+            Some((key, _)) if USER_KEYS.contains(&key) => lines.push(line),
+            None if !line.starts_with('#') => lines.push(line),
+            _ => {}
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+/// A path as one word of a unit (`systemd.syntax(7)`): `%` doubled, in quotes.
+fn quoted(path: &Path) -> Result<String, Failure> {
+    let text = path
+        .to_str()
+        .filter(|text| !text.chars().any(char::is_control));
+    let text = text.ok_or_else(|| {
+        Failure::new(format!("a unit cannot name {}", path.display())).hint("rename it")
+    })?;
+    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
+    let escaped = escaped.replace('%', "%%").replace('$', "$$");
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    Ok(match text.chars().all(is_plain) {
+        true => escaped,
+        false => format!("\"{escaped}\""),
+    })
+}
+
+fn uninstall(json: bool) -> Outcome {
+    need_systemd(
+        "end the node where it runs, and remove it from the service manager of this machine",
+    )?;
+    let scope = Scope::of_caller();
+    let path = scope.unit()?;
+    if !path.exists() {
+        let failure = Failure::new(format!("there is no {}", path.display()));
+        return Err(failure.hint(match scope {
+            Scope::User => {
+                "a service of the system is removed by root: sudo chappe service uninstall"
+            }
+            Scope::System => "a service of a package is removed with the package",
+        }));
+    }
+    scope.systemctl(&["disable", "--now", NAME])?;
+    std::fs::remove_file(&path)
+        .map_err(|error| Failure::new(format!("cannot remove {}: {error}", path.display())))?;
+    scope.systemctl(&["daemon-reload"])?;
+    match json {
+        true => output::json(&json!({ "removed": path })),
+        false => output::line(format_args!(
+            "removed {}; configuration and data are still there",
+            path.display()
+        )),
+    }
+    Ok(())
+}
+
+fn status(json: bool) -> Outcome {
+    need_systemd("ask the node itself: chappe query 'select 1'")?;
+    let scope = Scope::of_caller();
+    let shown = scope.systemctl(&[
+        "show",
+        NAME,
+        "--property=LoadState,ActiveState,SubState,FragmentPath,MainPID,Result,StatusText",
+    ])?;
+    let value = |key: &str| {
+        let mut lines = shown.lines().filter_map(|line| line.split_once('='));
+        lines
+            .find(|(name, _)| *name == key)
+            .map_or("", |(_, value)| value)
+    };
+    let is_installed = value("LoadState") == "loaded";
+    let runs = value("ActiveState") == "active";
+    if json {
+        output::json(&json!({
+            "installed": is_installed, "runs": runs, "state": value("ActiveState"),
+            "sub_state": value("SubState"), "unit": value("FragmentPath"),
+            "process": value("MainPID").parse::<u32>().ok().filter(|id| *id > 0),
+            "result": value("Result"), "status": value("StatusText"),
+        }));
+    } else if is_installed {
+        output::line(format_args!(
+            "{} ({}), process {}, {}",
+            value("ActiveState"),
+            value("SubState"),
+            value("MainPID"),
+            value("FragmentPath")
+        ));
+    } else {
+        output::line("not installed");
+    }
+    if runs {
+        return Ok(());
+    }
+    let hint = match (is_installed, &scope) {
+        (false, _) => "hint: chappe service install DIR",
+        (true, Scope::System) => "hint: see why: journalctl -u chappe -n 20",
+        (true, Scope::User) => "hint: see why: journalctl --user -u chappe -n 20",
+    };
+    output::note(hint);
+    Err(Failure::negative())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unit_names_program_configuration_and_user() {
+        let scratch = tempfile::tempdir().unwrap();
+        let file = scratch.path().join("my node.toml");
+        std::fs::write(&file, "").unwrap();
+        let owner = std::fs::metadata(&file).unwrap().uid();
+        let program = Path::new("/usr/local/bin/chappe");
+        let system = unit(&Scope::System, program, &file).ok().unwrap();
+        let start = format!(
+            "ExecStart=/usr/local/bin/chappe serve \"{}\"",
+            file.display()
+        );
+        assert!(system.contains(&start), "{system}");
+        assert!(!system.contains("/etc/chappe"), "{system}");
+        let user = match owner {
+            0 => "DynamicUser=yes\nStateDirectory=chappe\n",
+            _ => "User=",
+        };
+        assert!(system.contains(user), "{system}");
+        assert!(system.contains("\nProtectSystem=strict\n"), "{system}");
+        let own = unit(&Scope::User, program, &file).ok().unwrap();
+        assert!(own.contains("WantedBy=default.target"), "{own}");
+        assert!(
+            !own.contains("ProtectSystem") && !own.contains("User="),
+            "{own}"
+        );
+    }
+
+    #[test]
+    fn paths_are_one_word_of_a_unit() {
+        for (path, word) in [
+            ("/a/b-1.toml", "/a/b-1.toml"),
+            ("/a b", "\"/a b\""),
+            ("/50%", "\"/50%%\""),
+            ("/$x\"", "\"/$$x\\\"\""),
+        ] {
+            assert_eq!(quoted(Path::new(path)).ok().unwrap(), word);
+        }
+        assert!(quoted(Path::new("/a\nExecStart=/bin/sh")).is_err());
+    }
+}
