@@ -71,7 +71,7 @@ fn check_mode(loaded: &Loaded) -> Outcome {
 /// All problems, one line each, with their hints.
 pub(crate) fn failure(error: config::ConfigError) -> Failure {
     let problems: Vec<String> = error.problems.iter().map(ToString::to_string).collect();
-    Failure::new(problems.join("\nerror: "))
+    Failure::new(problems.join("\nerror: ")).coded("configuration_invalid")
 }
 
 fn check(file: &Path, json: bool) -> Outcome {

@@ -279,7 +279,7 @@ fn a_descriptor_is_written_tried_on_a_file_and_tested() {
 
 #[test]
 fn the_expectations_of_the_reference_hold() {
-    let page = include_str!("../../../../docs/virtual-sensors.md");
+    let page = include_str!("../../../../docs/reference/virtual-sensors.md");
     let block = page
         .lines()
         .skip_while(|line| !line.starts_with("    tolerance = "))

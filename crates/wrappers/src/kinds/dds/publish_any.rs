@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn the_example_of_the_documentation_is_valid() {
-        let document = include_str!("../../../../../docs/dds.md");
+        let document = include_str!("../../../../../docs/reference/dds.md");
         let start = document.find("# exporters/imu.toml").unwrap();
         let example = document[start..].split("```").next().unwrap();
         let settings = check(example).unwrap();
