@@ -18,15 +18,14 @@ import sys
 import time
 
 sys.dont_write_bytecode = True
-from forged import parameter  # noqa: E402
+from rtps import ECLIPSE, TYPE_LOOKUP_ENDS, announcement, message, submessage  # noqa: E402
 
 INSIDE = "CHAPPE_DDS_BOMBS_INSIDE"
 DOMAIN = 11
 # The first participant of the domain on this host.
 VICTIM = ("127.0.0.1", 7_400 + 250 * DOMAIN + 10)
 OWN_PORT = 7_999
-PREFIX = b"\x01\x10" + b"\x42" * 10
-HEAD = b"RTPS\x02\x03\x01\x10" + PREFIX
+PREFIX = ECLIPSE + b"\x42" * 10
 # The built-in reader and writer of questions about types (DDS-XTypes 1.3, clause 7.6.3.3.4).
 READER, WRITER = bytes.fromhex("000300c4"), bytes.fromhex("000300c3")
 FRAGMENT = 60_000
@@ -36,27 +35,13 @@ CLAIMED, SENT = 600_000_000, 300_000_000
 GROWTH_MAX_KB = 16 * 1024
 
 
-def submessage(kind: int, body: bytes) -> bytes:
-    return bytes([kind, 0x05 if kind == 0x15 else 0x01]) + struct.pack("<H", len(body)) + body
-
-
-def announcement() -> bytes:
-    """Of a participant with the ends for questions about types."""
-    locator = struct.pack("<iI", 1, OWN_PORT) + bytes(12) + socket.inet_aton("127.0.0.1")
-    parameters = [(0x15, b"\x02\x03\0\0"), (0x16, b"\x01\x10\0\0"), (0x50, PREFIX + b"\0\0\x01\xc1"), (0x32, locator),
-                  (0x31, locator), (0x02, struct.pack("<iI", 100, 0)), (0x58, struct.pack("<I", 0xFC3F))]
-    listed = b"".join(parameter(*it) for it in parameters) + struct.pack("<HH", 1, 0)
-    ends = bytes.fromhex("000100c7000100c2")
-    return HEAD + submessage(0x15, struct.pack("<HH", 0, 16) + ends + struct.pack("<iI", 0, 1) + b"\0\x03\0\0" + listed)
-
-
 def heartbeat(count: int) -> bytes:
-    return HEAD + submessage(0x07, READER + WRITER + struct.pack("<iIiII", 0, 1, 0, 1, count))
+    return message(PREFIX, submessage(0x07, READER + WRITER + struct.pack("<iIiII", 0, 1, 0, 1, count)))
 
 
 def fragment(number: int, part: bytes, total: int) -> bytes:
     where = struct.pack("<iIIHHI", 0, 1, number, 1, FRAGMENT, total)
-    return HEAD + submessage(0x16, struct.pack("<HH", 0, 28) + READER + WRITER + where + part)
+    return message(PREFIX, submessage(0x16, struct.pack("<HH", 0, 28) + READER + WRITER + where + part))
 
 
 def question(levels: int) -> bytes:
@@ -95,7 +80,7 @@ def exchange(chappe: str, send) -> tuple[bool, int]:
             stranger.bind(("127.0.0.1", OWN_PORT))
             # Until its ports are open, and it knows the stranger.
             for _ in range(30):
-                stranger.sendto(announcement(), VICTIM)
+                stranger.sendto(announcement(PREFIX, "127.0.0.1", OWN_PORT, TYPE_LOOKUP_ENDS), VICTIM)
                 time.sleep(0.1)
             before = resident_kb(victim)
             stranger.sendto(heartbeat(1), VICTIM)

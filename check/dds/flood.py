@@ -1,5 +1,5 @@
-"""Thousands of participants are announced to a reader and a writer that exchange samples. All samples arrive, not much
-later than without, and the memory of a participant stays bounded.
+"""Thousands of participants are announced to a reader and a writer that exchange samples. The writer comes in the middle of
+them, and is found although its announcements may be lost; then all samples arrive. The memory of a participant stays bounded.
 
     python3 check/dds/flood.py DDS_PEER
 
@@ -16,7 +16,7 @@ import threading
 import time
 
 sys.dont_write_bytecode = True
-from forged import announcement  # noqa: E402
+from rtps import OTHER_VENDOR, announcement  # noqa: E402
 
 INSIDE = "CHAPPE_DDS_FLOOD_INSIDE"
 DOMAIN = 11
@@ -26,7 +26,10 @@ ANNOUNCED = 20_000
 RATE_PER_S = 5_000
 # A remembered participant takes some 30 kB; the rest is room for the samples and for what is being removed.
 GROWTH_MAX_KB = 96 * 1024
-SLOWER_MAX = 3.0
+# An announcement that is lost is repeated every five seconds; two may be.
+LATER_MAX_S = 15
+# A volatile topic loses some samples that are written while reader and writer discover each other: docs/reference/dds.md.
+MISSING_MAX = 64
 PATIENCE_S = 240
 
 
@@ -43,7 +46,7 @@ def flood(stop: threading.Event, sent: list[int]) -> None:
         for number in range(ANNOUNCED):
             if stop.is_set():
                 break
-            prefix = b"\x01\x12" + struct.pack("<Q", number) + b"\xcc\xcc"
+            prefix = OTHER_VENDOR + struct.pack("<Q", number) + b"\xcc\xcc"
             for participant in range(3):
                 port = 7_400 + 250 * DOMAIN + 10 + 2 * participant
                 forger.sendto(announcement(prefix, "127.0.0.1"), ("127.0.0.1", port))
@@ -99,7 +102,9 @@ def main(*words: str) -> None:
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     plain, before, _ = exchange(list(words), "chappe/flood/0", False)
     took, after, said = exchange(list(words), "chappe/flood/1", True)
-    held = said.startswith(f"read {COUNT} missing 0 ") and took < max(SLOWER_MAX * plain, plain + 5)
+    words_said = said.split()
+    held = words_said[:3] == ["read", str(COUNT), "missing"] and int(words_said[3]) <= MISSING_MAX
+    held &= took < plain + LATER_MAX_S
     bounded = after - before < GROWTH_MAX_KB
     print(f"   {'ok' if held else 'FAILED'}: {COUNT} samples take {plain:.1f} s, and {took:.1f} s while {ANNOUNCED} "
           f"participants are announced: {said}", flush=True)
@@ -107,5 +112,4 @@ def main(*words: str) -> None:
     sys.exit(0 if held and bounded else 1)
 
 
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+main(*sys.argv[1:])

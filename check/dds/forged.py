@@ -9,10 +9,12 @@ Runs as root on Linux, in a network namespace of its own with two links that end
 
 import os
 import socket
-import struct
 import subprocess
 import sys
 import time
+
+sys.dont_write_bytecode = True
+from rtps import OTHER_VENDOR, announcement  # noqa: E402
 
 INSIDE = "CHAPPE_DDS_FORGED_INSIDE"
 DOMAIN = 11
@@ -59,28 +61,6 @@ def came(ends: dict[str, socket.socket], address: str) -> int:
     return count
 
 
-def parameter(number: int, value: bytes) -> bytes:
-    return struct.pack("<HH", number, len(value)) + value
-
-
-def announcement(prefix: bytes, address: str) -> bytes:
-    """The announcement of a participant at the address: RTPS 2.5, 8.5.3 and 9.6.3."""
-    locator = struct.pack("<iI", 1, 7_999) + bytes(12) + socket.inet_aton(address)
-    parameters = [
-        (0x15, b"\x02\x03\0\0"),  # version
-        (0x16, b"\x01\x12\0\0"),  # vendor
-        (0x50, prefix + b"\0\0\x01\xc1"),  # GUID
-        (0x32, locator),  # for discovery
-        (0x31, locator),  # for the rest
-        (0x02, struct.pack("<iI", 100, 0)),  # lease
-        (0x58, struct.pack("<I", 0xC3F)),  # ends for discovery
-    ]
-    listed = b"".join(parameter(*it) for it in parameters) + struct.pack("<HH", 1, 0)
-    writer = bytes.fromhex("000100c7000100c2") + struct.pack("<iI", 0, 1)
-    data = struct.pack("<HH", 0, 16) + writer + b"\x00\x03\x00\x00" + listed
-    return b"RTPS\x02\x03\x01\x12" + prefix + b"\x15\x05" + struct.pack("<H", len(data)) + data
-
-
 def trial(words: list[str], ends: dict[str, socket.socket], interface: str, address: str, number: int) -> int:
     """Number of packets that a participant on the interface sends to the forged address."""
     reader = subprocess.Popen([*words, "--interface", interface, "read", str(DOMAIN), "chappe/forged", "1"],
@@ -93,7 +73,7 @@ def trial(words: list[str], ends: dict[str, socket.socket], interface: str, addr
             forger.bind((interface, 0))
             for participant in range(3):
                 port = 7_400 + 250 * DOMAIN + 10 + 2 * participant
-                forger.sendto(announcement(b"\x01\x12" + bytes([number]) * 10, address), (interface, port))
+                forger.sendto(announcement(OTHER_VENDOR + bytes([number]) * 10, address), (interface, port))
         time.sleep(WAIT)
         return came(ends, address)
     finally:
@@ -118,5 +98,4 @@ def main(*words: str) -> None:
     sys.exit(0 if held else 1)
 
 
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+main(*sys.argv[1:])

@@ -360,7 +360,7 @@ fn typed() -> impl Strategy<Value = (Type, Datum)> {
                 );
                 let values = Datum::List(vec![it; count as usize]);
                 let of = Arc::new(of);
-                is_list.then(|| match is_array {
+                is_list.then_some(match is_array {
                     true => (Type::Array(of, count), values),
                     false => (Type::Sequence(of), values),
                 })
