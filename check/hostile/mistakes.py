@@ -1,4 +1,4 @@
-"""Mistakes of operators: each ends with exit code 2, one clear error and a `hint:`."""
+"""Mistakes of operators: each ends with exit code 2 (78: a wrong configuration of a node), one clear error and a `hint:`."""
 
 import os
 import pathlib
@@ -68,7 +68,7 @@ unclear: list[str] = []
 
 
 def wrong(what: str, arguments: list[str], words: str = "", cwd: pathlib.Path | None = None) -> None:
-    """The program must end with exit code 2, an error and a hint."""
+    """The program must end with exit code 2, or 78 for a node's configuration, an error and a hint."""
     start = time.monotonic()
     try:
         result = subprocess.run(arguments, capture_output=True, timeout=20, cwd=cwd)
@@ -76,7 +76,7 @@ def wrong(what: str, arguments: list[str], words: str = "", cwd: pathlib.Path | 
         unclear.append(f"{what}: it runs as if nothing were wrong")
         return
     text = result.stderr.decode("utf-8", "replace")
-    clear = result.returncode == 2 and "hint:" in text and "panicked" not in text and words in text
+    clear = result.returncode in (2, 78) and "hint:" in text and "panicked" not in text and words in text
     if not clear:
         unclear.append(f"{what}: {result.returncode}: {text.strip()[:600]}")
         return

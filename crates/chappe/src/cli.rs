@@ -217,6 +217,11 @@ pub(crate) enum Command {
         after_help = "Examples:\n  chappe why heart-rate                 a stream\n  chappe why 'Body temperature'         a device by its name, endpoint or address\n  chappe why mean-temperature --kind sensor\n  chappe why ward-3 --json              a link\n\nExit code 1 when something stands in the way."
     )]
     Why(Why),
+    /// Explain a code of an error, a refusal or a drop: its cause and its remedy.
+    #[command(
+        after_help = "Examples:\n  chappe explain                    every code\n  chappe explain held_by_other\n  chappe explain 'no multicast'     a reason as the record of drops and the metrics show it"
+    )]
+    Explain(Explain),
     /// Manage the accounts of people and programs on a node.
     #[command(
         subcommand,
@@ -437,6 +442,13 @@ pub(crate) struct Call {
     /// Where to search, and for how long.
     #[command(flatten)]
     pub network: Network,
+}
+
+/// Flags of `explain`.
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// The code, or the reason of a drop. Default: all, with their titles.
+    pub code: Option<String>,
 }
 
 /// Flags of `watch`.

@@ -79,6 +79,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Test(flags) => command::trial::test(&flags, json),
         Command::Sensor(verb) => command::sensor::run(verb, json),
         Command::Import(verb) => command::sensor::import(verb, json),
+        Command::Explain(flags) => command::explain::run(&flags, json),
         Command::Why(flags) => command::why::run(flags, json),
         Command::Link(verb) => command::link::run(verb, json),
         Command::Wrapper(verb) => command::wrapper::run(verb, json),

@@ -164,6 +164,30 @@ pub enum StartError {
 }
 
 impl StartError {
+    /// Its code, which `chappe explain` explains.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Directory { .. } | Self::OpenDirectory { .. } => "data_unusable",
+            Self::Locked { .. } => "data_in_use",
+            Self::Key(_) => "key_file_refused",
+            Self::Tls(_) | Self::DeviceTls(_) | Self::Signatures(_) => "certificate_not_usable",
+            Self::Token { .. } | Self::Accounts(_) => "accounts_unusable",
+            Self::Log { .. } | Self::Streams { .. } => "data_damaged",
+            Self::Registry { .. } | Self::Store { .. } => "registry_unusable",
+            Self::Devices { .. }
+            | Self::Taxonomies { .. }
+            | Self::Ontologies { .. }
+            | Self::Link { .. }
+            | Self::Dds { .. }
+            | Self::Kad { .. }
+            | Self::DiscoveryProxy { .. } => "service_not_started",
+            Self::Exchange { .. } | Self::Listen { .. } => "cannot_listen",
+            Self::Config(_) => "configuration_invalid",
+            Self::Random(_) => "failed",
+        }
+    }
+
     /// How to repair it, when known.
     #[must_use]
     pub fn hint(&self) -> Option<String> {

@@ -62,6 +62,7 @@ mod written;
 pub use data::{PublicIdentity, SECRET_FILES, log_directory, public_identity, registry_directory};
 pub use error::StartError;
 pub use http::openapi;
+pub use metrics::{MetricDescription, descriptions as metrics};
 pub use node::{Node, StoreFailure, runtime, shutdown_signal};
 pub use sensors::{Checked, check};
 pub use size_limit::SizeLimit;

@@ -14,7 +14,7 @@ pub use quantity::{bytes_per_s, duration, measured};
 
 use std::process::ExitCode;
 
-use output::Outcome;
+use output::{Failure, Outcome};
 
 /// Prints why a command failed, and returns the exit code of the program.
 #[must_use]
@@ -27,6 +27,9 @@ pub fn exit_code(outcome: Outcome) -> ExitCode {
             }
             if let Some(hint) = failure.hint {
                 output::note(format_args!("hint: {hint}"));
+            }
+            if failure.error_code != Failure::GENERAL && !failure.message.is_empty() {
+                output::note(format_args!("more: chappe explain {}", failure.error_code));
             }
             ExitCode::from(failure.code)
         }

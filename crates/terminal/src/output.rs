@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use chappe_machine::is_invisible;
@@ -17,15 +17,21 @@ pub struct Failure {
     pub hint: Option<String>,
     /// 1 for a negative result, 2 for an error.
     pub code: u8,
+    /// Its code among those that `chappe explain` explains.
+    pub error_code: Cow<'static, str>,
 }
 
 impl Failure {
+    /// The code of an error that has none of its own: its message says all.
+    pub const GENERAL: &'static str = "failed";
+
     /// An error.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
             hint: None,
             code: 2,
+            error_code: Self::GENERAL.into(),
         }
     }
 
@@ -35,7 +41,15 @@ impl Failure {
             message: String::new(),
             hint: None,
             code: 1,
+            error_code: Self::GENERAL.into(),
         }
+    }
+
+    /// Sets its code.
+    #[must_use]
+    pub fn coded(mut self, code: impl Into<Cow<'static, str>>) -> Self {
+        self.error_code = code.into();
+        self
     }
 
     /// Adds a remedy.
@@ -53,9 +67,10 @@ impl Failure {
     }
 }
 
-/// Converts an error with its causes.
-impl<E: std::error::Error> From<E> for Failure {
+/// Converts an error with its causes. Its code is that of the system's error among them, if there is one.
+impl<E: std::error::Error + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
+        let code = system_code(&error);
         let mut message = error.to_string();
         let mut source = error.source();
         while let Some(below) = source {
@@ -65,8 +80,30 @@ impl<E: std::error::Error> From<E> for Failure {
             }
             source = below.source();
         }
-        Self::new(message)
+        Self::new(message).coded(code)
     }
+}
+
+/// The code of the first error of the system among an error and its causes.
+fn system_code(error: &(dyn std::error::Error + 'static)) -> &'static str {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let systems = causes.filter_map(|error| error.downcast_ref::<io::Error>());
+    let mut codes = systems.filter_map(|error| match error.kind() {
+        io::ErrorKind::NotFound => Some("file_not_found"),
+        io::ErrorKind::PermissionDenied => Some("permission_denied"),
+        io::ErrorKind::ReadOnlyFilesystem => Some("read_only"),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some("disk_full"),
+        io::ErrorKind::AddrInUse => Some("address_in_use"),
+        io::ErrorKind::AddrNotAvailable => Some("address_not_available"),
+        io::ErrorKind::ConnectionRefused => Some("connection_refused"),
+        io::ErrorKind::TimedOut => Some("timed_out"),
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => Some("unreachable"),
+        io::ErrorKind::BrokenPipe
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::ConnectionReset => Some("connection_broken"),
+        _ => None,
+    });
+    codes.next().unwrap_or(Failure::GENERAL)
 }
 
 /// The result of a command.
@@ -159,13 +196,19 @@ pub fn progress(text: impl fmt::Display) {
 /// Creates a folder for results. Call it before the work, which would be lost otherwise.
 pub fn folder(path: &Path) -> Outcome {
     let made = std::fs::create_dir_all(path);
-    made.map_err(|error| Failure::new(format!("cannot make {}: {error}", path.display())))
+    made.map_err(|error| {
+        let message = format!("cannot make {}: {error}", path.display());
+        Failure::new(message).coded("file_unwritable")
+    })
 }
 
 /// Writes a result to a file.
 pub fn file(path: &Path, text: &str) -> Outcome {
     let written = std::fs::write(path, text);
-    written.map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
+    written.map_err(|error| {
+        let message = format!("cannot write {}: {error}", path.display());
+        Failure::new(message).coded("file_unwritable")
+    })
 }
 
 /// Whether standard output may be coloured.
@@ -279,6 +322,14 @@ mod tests {
         let mut table = Table::new(["name", "n"]);
         table.row(["a\u{1b}[31mb".into(), "1".into()]);
         assert_eq!(table.to_string(), "name     n\na\u{fffd}[31mb  1");
+    }
+
+    #[test]
+    fn an_error_of_the_system_gives_its_code_through_its_causes() {
+        let error = io::Error::from(io::ErrorKind::AddrInUse);
+        assert_eq!(Failure::from(error).error_code, "address_in_use");
+        assert_eq!(Failure::from(fmt::Error).error_code, "failed");
+        assert_eq!(Failure::new("x").coded("y").error_code, "y");
     }
 
     #[test]

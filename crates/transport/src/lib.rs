@@ -3,7 +3,8 @@
 //! [`udp`] carries the datagrams of WS-Discovery, with a set of sockets for each interface and address family, and
 //! drives a machine with them. [`http`] is HTTP for SOAP at both ends, with a limit and a deadline on everything that a
 //! peer can prolong; [`tls`] is the layer below it. [`zeromq`] is ZeroMQ on TCP, [`kad`] is Kademlia on UDP unicast,
-//! [`tree`] notification trees, [`mdns`] announces a service by multicast DNS. [`signatures`] signs SOAP messages and judges those of others. [`Drops`] is the record of refused and lost messages, shared by all of them.
+//! [`tree`] notification trees, [`mdns`] announces a service by multicast DNS. [`signatures`] signs SOAP messages and judges those of others. [`Drops`] is
+//! the record of refused and lost messages, shared by all of them; [`codes`] explains its reasons.
 //!
 //! Out of scope: protocol decisions (those are machines on lower floors), and name resolution for HTTP. Everything
 //! runs on one thread of tokio as well as on many.
@@ -12,6 +13,7 @@
 
 mod alarm;
 mod clock;
+pub mod codes;
 mod disk;
 mod drops;
 mod fine_alarm;

@@ -79,7 +79,9 @@ async fn renew(flags: AccountRenew, json: bool) -> Outcome {
 fn create(path: &Path) -> Result<std::fs::File, Failure> {
     let mut options = OpenOptions::new();
     let file = options.write(true).create_new(true).mode(0o600).open(path);
-    file.map_err(|error| Failure::new(format!("cannot create {}: {error}", path.display())))
+    file.map_err(|error| {
+        Failure::new(format!("cannot create {}: {error}", path.display())).coded("file_unwritable")
+    })
 }
 
 /// Prints an account with its token, or writes the token to a file.
@@ -104,6 +106,7 @@ fn show(
         written.map_err(|error| {
             let name = answer["account"]["name"].as_str().unwrap_or_default();
             Failure::new(format!("cannot write {}: {error}", path.display()))
+                .coded("file_unwritable")
                 .hint(format!("get another token: chappe account renew {name}"))
         })?;
         answer["token"] = Value::Null;

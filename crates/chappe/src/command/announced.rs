@@ -93,9 +93,11 @@ fn find<'a>(devices: &'a [Value], wanted: &str) -> Result<&'a Value, Failure> {
         (Some(device), None) => Ok(device),
         (Some(_), Some(_)) => Err(
             Failure::new(format!("several devices have the name {wanted}"))
+                .coded("device_unknown")
                 .hint("use the key of one: `chappe device list --json`"),
         ),
         (None, _) => Err(Failure::new(format!("the node knows no device {wanted}"))
+            .coded("device_unknown")
             .hint("`chappe device list` lists all")),
     }
 }

@@ -23,8 +23,9 @@ pub(crate) fn run(flags: Call, json: bool) -> Outcome {
         let description = session.device(&flags.device).await?;
         let (service, operation) = operation(&description, &flags.operation)?;
         let body = match &flags.body {
-            Some(text) => Element::parse(text.as_bytes())
-                .map_err(|error| Failure::new(format!("--body is not XML: {error}")))?,
+            Some(text) => Element::parse(text.as_bytes()).map_err(|error| {
+                Failure::new(format!("--body is not XML: {error}")).coded("argument_invalid")
+            })?,
             None => body(service, operation, &flags.arguments)?,
         };
         let action = operation
@@ -92,7 +93,9 @@ fn operation<'a>(
                 names => format!("it has {}", names.join(", ")),
             };
             let device = description.name();
-            Err(Failure::new(format!("{device} has no operation {wanted}")).hint(hint))
+            Err(Failure::new(format!("{device} has no operation {wanted}"))
+                .coded("operation_unknown")
+                .hint(hint))
         }
         several => {
             let names = several.iter().map(|(service, port_type, _)| {
@@ -110,6 +113,7 @@ fn operation<'a>(
             let device = description.name();
             Err(
                 Failure::new(format!("{device} has several operations {name}"))
+                    .coded("operation_unknown")
                     .hint(format!("write one of {}", names.join(", "))),
             )
         }
@@ -132,7 +136,7 @@ fn body(
         .as_ref()
         .and_then(|input| service.wsdl.element(input));
     let Some(element) = element else {
-        return Err(Failure::new("the operation takes no arguments"));
+        return Err(Failure::new("the operation takes no arguments").coded("argument_invalid"));
     };
     let mut model = Model::new(&service.schemas);
     let described = match model.element(element) {
@@ -141,6 +145,7 @@ fn body(
         Err(_) if arguments.is_empty() => return Ok(Element::new(element.clone())),
         Err(reason) => {
             return Err(Failure::new(format!("{element}: {reason}"))
+                .coded("argument_invalid")
                 .hint("give the whole body with --body '<…/>'"));
         }
     };
@@ -150,7 +155,9 @@ fn body(
             ComposeReason::Unsupported(_) => "give the whole body with --body '<…/>'".to_owned(),
             _ => format!("{} takes {}", operation.name, model.in_words(&described)),
         };
-        Failure::new(format!("argument {error}")).hint(hint)
+        Failure::new(format!("argument {error}"))
+            .coded("argument_invalid")
+            .hint(hint)
     })
 }
 
@@ -165,13 +172,15 @@ fn arguments_of(arguments: &[String]) -> Result<Argument, Failure> {
     let mut all = Argument::none();
     for argument in arguments {
         let Some((name, value)) = argument.split_once('=') else {
-            return Err(Failure::new(format!("{argument:?} is no argument")).hint(
-                "write NAME=VALUE, or all arguments as one JSON object '{\"NAME\": VALUE}'",
-            ));
+            return Err(Failure::new(format!("{argument:?} is no argument"))
+                .coded("argument_invalid")
+                .hint(
+                    "write NAME=VALUE, or all arguments as one JSON object '{\"NAME\": VALUE}'",
+                ));
         };
         check_characters(name, value)?;
         all.add(name, Argument::Value(value.to_owned()))
-            .map_err(|error| Failure::new(format!("argument {error}")))?;
+            .map_err(|error| Failure::new(format!("argument {error}")).coded("argument_invalid"))?;
     }
     Ok(all)
 }
@@ -205,14 +214,14 @@ impl<'de> Deserialize<'de> for Members<'de> {
 const JSON_DEPTH_MAX: usize = 32;
 
 fn not_json(error: serde_json::Error) -> Failure {
-    Failure::new(format!("the argument is not JSON: {error}"))
+    Failure::new(format!("the argument is not JSON: {error}")).coded("argument_invalid")
 }
 
 /// An argument from JSON at this path; `null` is none. Numbers keep their text: as `f64`, a decimal would lose digits.
 fn argument_of(json: &RawValue, path: &str, depth: usize) -> Result<Option<Argument>, Failure> {
     if depth > JSON_DEPTH_MAX {
         let message = format!("argument {path} has more than {JSON_DEPTH_MAX} levels");
-        return Err(Failure::new(message));
+        return Err(Failure::new(message).coded("argument_invalid"));
     }
     let text = json.get();
     let argument = match text.as_bytes().first() {
@@ -230,6 +239,7 @@ fn argument_of(json: &RawValue, path: &str, depth: usize) -> Result<Option<Argum
                 let item = argument_of(item, &path, depth + 1)?;
                 list.push(item.ok_or_else(|| {
                     Failure::new(format!("argument {path} cannot be null"))
+                        .coded("argument_invalid")
                         .hint("leave it out of the list, or give it a value")
                 })?);
             }
@@ -244,7 +254,8 @@ fn argument_of(json: &RawValue, path: &str, depth: usize) -> Result<Option<Argum
                     outer => format!("{outer}.{name}"),
                 };
                 if fields.iter().any(|(known, _)| *known == name) {
-                    let failure = Failure::new(format!("argument {path} is given twice"));
+                    let failure = Failure::new(format!("argument {path} is given twice"))
+                        .coded("argument_invalid");
                     return Err(failure.hint("write several values as a list: [1, 2]"));
                 }
                 if let Some(value) = argument_of(value, &path, depth + 1)? {
@@ -269,7 +280,8 @@ fn check_characters(path: &str, text: &str) -> Result<(), Failure> {
         Some(wrong) => Err(Failure::new(format!(
             "argument {path} has the character U+{:04X}, which XML cannot carry",
             u32::from(wrong)
-        ))),
+        ))
+        .coded("argument_invalid")),
     }
 }
 

@@ -46,6 +46,7 @@ pub(crate) fn load(file: Option<&Path>, flags: Vec<Flag>) -> Result<Loaded, Fail
 fn read(path: &Path) -> Result<String, Failure> {
     fs::read_to_string(path).map_err(|error| {
         Failure::new(format!("cannot read {}: {error}", path.display()))
+            .coded("file_unreadable")
             .hint("write one with: chappe config sample > node.toml")
     })
 }
@@ -71,7 +72,7 @@ fn check_mode(loaded: &Loaded) -> Outcome {
 /// All problems, one line each, with their hints.
 pub(crate) fn failure(error: config::ConfigError) -> Failure {
     let problems: Vec<String> = error.problems.iter().map(ToString::to_string).collect();
-    Failure::new(problems.join("\nerror: "))
+    Failure::new(problems.join("\nerror: ")).coded("configuration_invalid")
 }
 
 fn check(file: &Path, json: bool) -> Outcome {

@@ -33,7 +33,7 @@ pub(crate) fn run(flags: DeviceCheck, json: bool) -> Outcome {
             report = conformance::check(&options) => report.map_err(failure)?,
             result = network::interrupted() => {
                 result?;
-                return Err(Failure::new("interrupted before the end of the check"));
+                return Err(Failure::new("interrupted before the end of the check").coded("interrupted"));
             }
         };
         print(&report, flags.messages, json);
@@ -48,7 +48,9 @@ pub(crate) fn run(flags: DeviceCheck, json: bool) -> Outcome {
 async fn locate(flags: &DeviceCheck, device: &str) -> Result<(Contact, Option<Found>), Failure> {
     if device.contains("://") {
         let contact = Contact::parse(device, 0);
-        let contact = contact.map_err(|refusal| Failure::new(format!("{device}: {refusal}")))?;
+        let contact = contact.map_err(|refusal| {
+            Failure::new(format!("{device}: {refusal}")).coded("argument_invalid")
+        })?;
         return Ok((contact, None));
     }
     let session = Session::start(&flags.network)?;
@@ -65,10 +67,11 @@ async fn locate(flags: &DeviceCheck, device: &str) -> Result<(Contact, Option<Fo
         }
     }
     Err(match refused {
-        Some(refusal) => {
-            Failure::new(format!("{device} is not contacted: {refusal}")).hint_if(refusal.hint())
-        }
+        Some(refusal) => Failure::new(format!("{device} is not contacted: {refusal}"))
+            .coded("address_refused")
+            .hint_if(refusal.hint()),
         None => Failure::new(format!("{device} gives no transport address"))
+            .coded("no_transport_address")
             .hint("name its URL instead, such as http://192.0.2.7:5357/device"),
     })
 }

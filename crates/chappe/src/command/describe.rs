@@ -55,7 +55,10 @@ fn rust<'s>(about: &str, services: impl Iterator<Item = &'s HostedService>) -> R
 fn rust_of_file(path: &Path) -> Outcome {
     let read = |path: &Path| {
         let text = std::fs::read_to_string(path);
-        text.map_err(|error| Failure::new(format!("{} cannot be read: {error}", path.display())))
+        text.map_err(|error| {
+            Failure::new(format!("{} cannot be read: {error}", path.display()))
+                .coded("file_unreadable")
+        })
     };
     let document = |path: &Path| -> Result<Document, Failure> {
         let location = path.display().to_string();
@@ -76,6 +79,7 @@ fn rust_of_file(path: &Path) -> Outcome {
             Some(location) if location.contains("://") => {
                 return Err(
                     Failure::new(format!("{location} is imported, and is no file"))
+                        .coded("file_unreadable")
                         .hint("save it next to the WSDL, and give its file name as location"),
                 );
             }

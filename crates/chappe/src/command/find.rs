@@ -21,9 +21,9 @@ pub(crate) fn run(flags: Find, json: bool) -> Outcome {
         let (types, local) = wanted_type(flags.device_type.as_deref())?;
         let scopes: Vec<String> = flags.scope.into_iter().collect();
         if flags.match_by == MatchRule::None && !scopes.is_empty() {
-            return Err(
-                Failure::new("--match-by none finds devices without scopes").hint("remove --scope")
-            );
+            return Err(Failure::new("--match-by none finds devices without scopes")
+                .coded("argument_invalid")
+                .hint("remove --scope"));
         }
         let wanted = |found: &Found| {
             local
@@ -89,6 +89,7 @@ fn wanted_type(text: Option<&str>) -> Result<(Vec<Name>, Option<String>), Failur
                 Ok((vec![Name::owned(namespace, local)], None))
             }
             _ => Err(Failure::new(format!("--type {text:?} is not a type"))
+                .coded("argument_invalid")
                 .hint("write it as {namespace}local or as a local name")),
         },
     }

@@ -71,6 +71,7 @@ fn admit(member: &PublicKey, file: Option<&Path>, days: u32, json: bool) -> Outc
     })?;
     let key = key.ok_or_else(|| {
         Failure::new(format!("no key in {}", path.display()))
+            .coded("file_unreadable")
             .hint("name the owner's configuration; the first start of a node makes its key")
     })?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH);

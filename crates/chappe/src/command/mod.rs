@@ -15,6 +15,7 @@ pub(crate) mod device;
 pub(crate) mod doctor;
 pub(crate) mod exclusion;
 pub(crate) mod exi;
+pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod find;
 pub(crate) mod init;

@@ -25,6 +25,7 @@ pub(crate) fn interfaces(names: &[String]) -> Result<Vec<Interface>, Failure> {
             Some(_) => {
                 return Err(
                     Failure::new(format!("interface {name} is not usable for discovery"))
+                        .coded("interface_unusable")
                         .hint(format!("find out why: chappe doctor --interface {name}")),
                 );
             }
@@ -34,6 +35,7 @@ pub(crate) fn interfaces(names: &[String]) -> Result<Vec<Interface>, Failure> {
                     .map(|interface| interface.name.as_str())
                     .collect();
                 return Err(Failure::new(format!("no interface {name}"))
+                    .coded("interface_unusable")
                     .hint(format!("interfaces: {}", known.join(", "))));
             }
         }
@@ -44,6 +46,7 @@ pub(crate) fn interfaces(names: &[String]) -> Result<Vec<Interface>, Failure> {
     let found: Vec<_> = all.into_iter().filter(wanted).collect();
     if found.is_empty() {
         return Err(Failure::new("no interface is usable for discovery")
+            .coded("interface_unusable")
             .hint("find out why: chappe doctor"));
     }
     Ok(found)

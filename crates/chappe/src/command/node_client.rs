@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use chappe_dpws::exchange::SOAP_CONTENT_TYPE;
-use chappe_transport::tls;
+use chappe_transport::{codes, tls};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
@@ -48,6 +48,7 @@ impl NodeClient {
         let authority = authority.filter(|text| !text.is_empty() && !text.contains('/'));
         let authority = authority.ok_or_else(|| {
             Failure::new(format!("{:?} is not the address of a node", address.node))
+                .coded("argument_invalid")
                 .hint("write it as http://127.0.0.1:8470")
         })?;
         let port = authority.rsplit(':').next();
@@ -84,6 +85,7 @@ impl NodeClient {
         let connected = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
         connected.map_err(|error| {
             Failure::new(format!("no node answers at {}: {error}", self.url()))
+                .coded("node_unreachable")
                 .hint("start one: chappe serve; or name another with --node")
         })
     }
@@ -150,6 +152,7 @@ impl NodeClient {
                 "{} does not answer in HTTP: {error}",
                 self.authority
             ))
+            .coded("node_unreachable")
             .hint("name the node's http.listen with --node, not a port of ZeroMQ"),
             false => error.into(),
         })
@@ -293,7 +296,12 @@ pub(crate) fn failure(reply: &Reply) -> Failure {
         true => format!("the node answers with status {}", reply.status),
         false => message,
     };
-    Failure::new(message).hint_if(problem["hint"].as_str())
+    let failure = Failure::new(message).hint_if(problem["hint"].as_str());
+    // A newer node may have codes that this program does not explain.
+    match problem["code"].as_str().and_then(codes::find) {
+        Some(known) => failure.coded(known.code),
+        None => failure,
+    }
 }
 
 /// A connection to a node.
@@ -339,7 +347,7 @@ fn trust(address: &NodeAddress, authority: &str) -> Result<tls::Client, Failure>
             let text = format!("no trusted certificate for {authority}");
             let hint = "give --fingerprint, which `chappe key show` prints on the node's host, or \
                         --authorities FILE";
-            return Err(Failure::new(text).hint(hint));
+            return Err(Failure::new(text).coded("argument_invalid").hint(hint));
         }
     };
     let client = match (&address.client_certificate, &address.client_key) {
@@ -394,7 +402,7 @@ impl Lines {
             searched = self.buffer.len();
             if searched > EVENT_BYTES_MAX {
                 let text = format!("a line of the node exceeds {EVENT_BYTES_MAX} bytes");
-                return Err(Failure::new(text));
+                return Err(Failure::new(text).coded("answer_incomplete"));
             }
             match self.body.frame().await {
                 Some(frame) => {
@@ -448,7 +456,8 @@ impl Events {
             if self.buffer.len() > EVENT_BYTES_MAX {
                 return Err(Failure::new(format!(
                     "an event of the node exceeds {EVENT_BYTES_MAX} bytes"
-                )));
+                ))
+                .coded("answer_incomplete"));
             }
             match self.body.frame().await {
                 Some(frame) => {

@@ -33,7 +33,7 @@ pub(crate) fn entrances(
         if !kad.owner.is_empty() {
             let text = format!("{}: its network answers members only", path.display());
             let hint = "ask one of its nodes: curl http://HOST:8470/api/v1/devices";
-            return Err(Failure::new(text).hint(hint));
+            return Err(Failure::new(text).coded("argument_invalid").hint(hint));
         }
         // The node itself if it listens on one address, then its own entrances.
         let own = kad

@@ -33,7 +33,8 @@ pub(crate) fn run(flags: Query, json: bool) -> Outcome {
             return Ok(());
         }
         if format.sparql_media_type().is_some() {
-            let failure = Failure::new("rows of SQL have the formats table, csv and json");
+            let failure = Failure::new("rows of SQL have the formats table, csv and json")
+                .coded("argument_invalid");
             return Err(failure.hint("use --format csv; or --sparql for a query of the registry"));
         }
         let body = json!({

@@ -369,8 +369,9 @@ async fn export(flags: RegistryExport, json: bool) -> Outcome {
         return Ok(());
     };
     // Beside the file, so that a failure leaves no half of one under its name.
-    let cannot =
-        |error: std::io::Error| Failure::new(format!("cannot write {}: {error}", file.display()));
+    let cannot = |error: std::io::Error| {
+        Failure::new(format!("cannot write {}: {error}", file.display())).coded("file_unwritable")
+    };
     let mut part = file.clone().into_os_string();
     part.push(".part");
     let mut to = std::fs::File::create(&part).map_err(cannot)?;
@@ -409,14 +410,16 @@ async fn import(flags: RegistryImport, json: bool) -> Outcome {
     };
     let format = format.ok_or_else(|| {
         Failure::new(format!("the format of {} is not known", flags.file))
+            .coded("argument_invalid")
             .hint("add --format nquads, trig or uddi")
     })?;
     let (path, kind) = ("/api/v1/registry/import", format.media_type());
     let imported = match flags.file.as_str() {
         "-" => node.upload(path, kind, std::io::stdin()).await?,
         file => {
-            let file = std::fs::File::open(file)
-                .map_err(|error| Failure::new(format!("cannot read {file}: {error}")))?;
+            let file = std::fs::File::open(file).map_err(|error| {
+                Failure::new(format!("cannot read {file}: {error}")).coded("file_unreadable")
+            })?;
             node.upload(path, kind, file).await?
         }
     };
@@ -450,7 +453,9 @@ fn document(file: &str) -> Result<String, Failure> {
         "-" => read(&mut std::io::stdin()),
         file => std::fs::File::open(file).and_then(|mut file| read(&mut file)),
     };
-    result.map_err(|error| Failure::new(format!("cannot read {file}: {error}")))?;
+    result.map_err(|error| {
+        Failure::new(format!("cannot read {file}: {error}")).coded("file_unreadable")
+    })?;
     if text.len() as u64 > DOCUMENT_BYTES_MAX {
         let limit = DOCUMENT_BYTES_MAX >> 20;
         return Err(Failure::new(format!("{file} has more than {limit} MiB")));

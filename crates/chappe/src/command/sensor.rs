@@ -63,13 +63,15 @@ fn arguments(written: &[String]) -> Result<Map<String, Value>, Failure> {
     let mut arguments = Map::new();
     for argument in written {
         let Some((name, value)) = argument.split_once('=') else {
-            let failure = Failure::new(format!("{argument:?} is not an argument"));
+            let failure =
+                Failure::new(format!("{argument:?} is not an argument")).coded("argument_invalid");
             return Err(failure.hint("write NAME=VALUE"));
         };
         let value = match value.strip_prefix('@') {
             Some(path) => {
-                let bytes = fs::read(path)
-                    .map_err(|error| Failure::new(format!("cannot read {path}: {error}")))?;
+                let bytes = fs::read(path).map_err(|error| {
+                    Failure::new(format!("cannot read {path}: {error}")).coded("file_unreadable")
+                })?;
                 STANDARD.encode(bytes)
             }
             None => value.to_owned(),
@@ -111,7 +113,7 @@ fn convert(flags: &SensorConvert, json: bool) -> Outcome {
         DescriptorFormat::Toml => read.to_toml(),
         DescriptorFormat::Gsn => {
             let (made, exported) = descriptor::export(&read).map_err(|error| {
-                Failure::new(format!("{name}: {error}")).hint(
+                Failure::new(format!("{name}: {error}")).coded("file_unreadable").hint(
                     "this part of the descriptor has no counterpart in GSN; remove it, or keep the \
                      TOML",
                 )
@@ -184,7 +186,9 @@ fn import_file(
     names.push(name);
     if !flags.replace && to.exists() {
         let message = format!("{} exists", to.display());
-        return Err(Failure::new(message).hint("add --replace to overwrite it"));
+        return Err(Failure::new(message)
+            .coded("file_unwritable")
+            .hint("add --replace to overwrite it"));
     }
     if !flags.dry_run {
         output::file(&to, &imported.descriptor.to_toml())?;
@@ -237,6 +241,7 @@ fn as_json(path: &Path, imported: Result<Written, Failure>) -> Value {
 fn descriptors(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
     let wrong = |error: std::io::Error| {
         Failure::new(format!("cannot read {}: {error}", directory.display()))
+            .coded("file_unreadable")
             .hint("name GSN's directory of virtual sensors")
     };
     let mut found = Vec::new();
@@ -259,8 +264,9 @@ fn is_xml(path: &Path) -> bool {
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    let wrong =
-        |error: std::io::Error| Failure::new(format!("cannot read {}: {error}", path.display()));
+    let wrong = |error: std::io::Error| {
+        Failure::new(format!("cannot read {}: {error}", path.display())).coded("file_unreadable")
+    };
     let bytes = fs::metadata(path).map_err(wrong)?.len();
     if bytes > DESCRIPTOR_BYTES_MAX as u64 {
         let message = format!(

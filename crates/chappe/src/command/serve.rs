@@ -90,14 +90,16 @@ fn raise_open_files_limit() {
 /// Starts a node, with the hint of its error.
 pub(crate) async fn start(config: Config) -> Result<Node, Failure> {
     Node::start(config).await.map_err(|error: StartError| {
-        let hint = error.hint();
-        Failure::from(error).hint_if(hint)
+        let (hint, code) = (error.hint(), error.code());
+        Failure::from(error).hint_if(hint).coded(code)
     })
 }
 
 fn setting(text: &str) -> Result<Flag, Failure> {
     let (key, value) = text.split_once('=').ok_or_else(|| {
-        Failure::new(format!("--set {text:?} has no value")).hint("write it as --set KEY=VALUE")
+        Failure::new(format!("--set {text:?} has no value"))
+            .coded("argument_invalid")
+            .hint("write it as --set KEY=VALUE")
     })?;
     let (key, value) = (key.trim().to_owned(), value.trim().to_owned());
     Ok(Flag {

@@ -9,10 +9,10 @@ use chappe_device::{DeviceClient, Error, Selection};
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::MatchRule;
 use chappe_soap::udp::DISCOVERY_PORT;
-use chappe_transport::Drops;
 use chappe_transport::http::Security;
 use chappe_transport::kad::{entrance, entrance_type};
 use chappe_transport::tls::Files;
+use chappe_transport::{Drops, codes};
 use chappe_xml::Name;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -321,6 +321,6 @@ pub(crate) fn at(url: &str) -> Result<Found, Failure> {
 
 /// An error of the client, with its hint.
 pub(crate) fn failure(error: Error) -> Failure {
-    let hint = error.hint();
-    Failure::from(error).hint_if(hint)
+    let (hint, code) = (error.hint(), codes::of(error.reason()));
+    Failure::from(error).hint_if(hint).coded(code)
 }

@@ -193,8 +193,9 @@ async fn show(flags: WrapperShow, json: bool) -> Outcome {
 
 /// Reads the file of a wrapper.
 fn read(path: &Path) -> Result<WrapperFile, Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::new(format!("{}: {error}", path.display())).coded("file_unreadable")
+    })?;
     let file = WrapperFile::parse(path, &text).map_err(located)?;
     file.kind().map_err(located)?;
     Ok(file)
@@ -221,10 +222,9 @@ async fn check(flags: WrapperCheck, json: bool) -> Outcome {
     }
     let elements = match &flags.elements {
         None => None,
-        Some(path) => Some(
-            std::fs::read_to_string(path)
-                .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?,
-        ),
+        Some(path) => Some(std::fs::read_to_string(path).map_err(|error| {
+            Failure::new(format!("{}: {error}", path.display())).coded("file_unreadable")
+        })?),
     };
     output::note(format_args!(
         "running the program for up to {:?} three times",
@@ -265,7 +265,8 @@ async fn try_file(flags: WrapperTry, json: bool) -> Outcome {
     })
     .map_err(failed)?;
     if wrapper.inputs().is_some() {
-        let failure = Failure::new("the program prints only what becomes of its `inputs`");
+        let failure = Failure::new("the program prints only what becomes of its `inputs`")
+            .coded("argument_invalid");
         let file = flags.file.display();
         let hint = format!("chappe wrapper check {file} --elements elements.jsonl passes it some");
         return Err(failure.hint(hint));
@@ -302,7 +303,8 @@ fn browse(flags: &WrapperBrowse) -> Outcome {
     let found = able.clone().find(|(kind, _)| *kind == name);
     let Some((_, browse)) = found else {
         let names: Vec<&str> = able.by_ref().map(|(kind, _)| kind).collect();
-        let failure = Failure::new(format!("peers of kind {name:?} do not describe themselves"));
+        let failure = Failure::new(format!("peers of kind {name:?} do not describe themselves"))
+            .coded("argument_invalid");
         return Err(failure.hint(format!("kinds that do: {}", names.join(", "))));
     };
     let text = browse(&flags.address).map_err(|error| {

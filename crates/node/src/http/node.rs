@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use chappe_transport::Dropped;
+use chappe_transport::{Dropped, codes};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -66,6 +66,8 @@ pub(crate) struct Drop {
     at_hop: &'static str,
     /// The reason, from a fixed set.
     reason: &'static str,
+    /// The reason as a code, which `chappe explain` explains.
+    code: String,
     /// The sender: an address or a device's key; empty when unknown.
     peer: String,
     /// Number of drops.
@@ -83,6 +85,7 @@ impl Drop {
         Self {
             at_hop: dropped.hop.as_str(),
             reason: dropped.reason,
+            code: codes::of(dropped.reason),
             peer: dropped.peer,
             count: dropped.count,
             last_at: clock::timestamp(dropped.last_at).to_string(),

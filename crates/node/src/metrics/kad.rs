@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 use chappe_kad::Report;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Unit;
+
+use super::registry::Registry;
 
 /// Metrics of the distributed hash table; all 0 while it is off.
 #[derive(Debug, Default)]

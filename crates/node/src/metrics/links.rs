@@ -6,7 +6,9 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Unit;
+
+use super::registry::Registry;
 
 /// A link; there are at most `exchange.max_links`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]

@@ -8,6 +8,7 @@ mod accounts;
 mod kad;
 mod links;
 mod readers;
+mod registry;
 #[cfg(feature = "dds")]
 mod topics;
 mod wrappers;
@@ -24,7 +25,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Unit;
 
 use crate::config::Limits;
 use accounts::AccountMetrics;
@@ -33,6 +34,8 @@ pub(crate) use links::{
     LinkLabel, LinkMetrics, LinkReasonLabels, LinkStreamLabels, PacerStateLabel, ReaderLabel,
 };
 use readers::ReaderMetrics;
+pub use registry::MetricDescription;
+use registry::Registry;
 #[cfg(feature = "dds")]
 pub(crate) use topics::measure as measure_topics;
 use wrappers::WrapperMetrics;
@@ -168,7 +171,7 @@ pub(crate) struct Metrics {
 impl Default for Metrics {
     fn default() -> Self {
         let mut metrics = Self {
-            registry: Registry::with_prefix("chappe"),
+            registry: Registry::default(),
             named: Mutex::default(),
             requests: Family::default(),
             request_seconds: Histogram::new(DURATION_BOUNDS),
@@ -208,6 +211,12 @@ impl Default for Metrics {
         metrics.register();
         metrics
     }
+}
+
+/// All metrics of a node, in the order of their names.
+#[must_use]
+pub fn descriptions() -> Vec<MetricDescription> {
+    Metrics::default().registry.descriptions()
 }
 
 impl Metrics {
@@ -398,7 +407,7 @@ impl Metrics {
     /// The metrics in Prometheus' text format.
     pub(crate) fn text(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
+        prometheus_client::encoding::text::encode(&mut text, self.registry.metrics())?;
         Ok(text)
     }
 }

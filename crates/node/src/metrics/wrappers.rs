@@ -4,7 +4,9 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Unit;
+
+use super::registry::Registry;
 
 use super::StateLabel;
 use crate::wrappers::{Exporters, Wrappers};

@@ -168,7 +168,7 @@ fn every_operation_accepts_exactly_the_roles_of_its_decision() {
                         assert_eq!(answer.status, 403, "{case}");
                         let problem = answer.json();
                         assert_eq!(problem["code"], "role_missing", "{case}");
-                        assert_eq!(problem["type"], "urn:chappe:problem:role_missing");
+                        assert_eq!(problem["type"], "/docs/reference/codes.html#role_missing");
                         let kind = &answer.headers["content-type"];
                         assert_eq!(kind, "application/problem+json", "{case}");
                     }

@@ -29,6 +29,7 @@ mod functions;
 mod history;
 mod in_unit;
 mod names;
+pub mod reference;
 mod rows;
 mod sandbox;
 mod sums;

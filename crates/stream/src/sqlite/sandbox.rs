@@ -34,7 +34,7 @@ const STEPS_A_LOOK: i32 = 500;
 /// Functions that a statement may call: without effect, at most linear in their input, and repeatable
 /// but for those of dates: `date('now')`, and `date()` and `current_date` alike, take the system's
 /// clock. A history is asked for by it; a virtual sensor has `source_time`.
-const FUNCTIONS: &[&str] = &[
+pub(super) const FUNCTIONS: &[&str] = &[
     "->",
     "->>",
     "abs",

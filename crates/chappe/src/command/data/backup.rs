@@ -149,6 +149,7 @@ pub(crate) fn backup(directory: &Path, to: &Path, with_secrets: bool, json: bool
 fn copy_secret(from: &Path, to: &Path, name: &str) -> Result<Copied, Failure> {
     let content = fs::read(from).map_err(|error| {
         Failure::new(format!("cannot read {}: {error}", from.display()))
+            .coded("backup_unusable")
             .hint("run it as the node's user")
     })?;
     write_secret(to, &content)?;
@@ -193,11 +194,14 @@ fn new_directory(path: &Path) -> Result<(), Failure> {
     let entries = made.and_then(|()| fs::read_dir(path));
     let mut entries = entries.map_err(|error| {
         Failure::new(format!("cannot make {}: {error}", path.display()))
+            .coded("file_unwritable")
             .hint("name a new directory, on a disk with enough room")
     })?;
     if entries.next().is_some() {
         let message = format!("{} is not empty", path.display());
-        return Err(Failure::new(message).hint("name a new directory for each backup"));
+        return Err(Failure::new(message)
+            .coded("backup_unusable")
+            .hint("name a new directory for each backup"));
     }
     Ok(())
 }

@@ -35,6 +35,7 @@ fn logs(directory: &Path) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
     if !log.is_dir() {
         let message = format!("{} holds no log", directory.display());
         return Err(Failure::new(message)
+            .coded("data_unusable")
             .hint("name the data directory of a node (data_directory in its configuration)"));
     }
     let mut logs = vec![("log", log)];
@@ -47,11 +48,13 @@ fn logs(directory: &Path) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
 
 /// Opens a log for this process alone.
 fn open_exclusive(log: &Path) -> Result<FileDisk, Failure> {
-    FileDisk::open(log).map_err(|error| match error.kind() {
-        std::io::ErrorKind::WouldBlock => Failure::new(error.to_string()).hint(
+    FileDisk::open(log).map_err(|error| {
+        match error.kind() {
+        std::io::ErrorKind::WouldBlock => Failure::new(error.to_string()).coded("data_in_use").hint(
             "stop the node that uses it; only `chappe data check` and `backup` work while it runs",
         ),
         _ => Failure::from(error),
+    }
     })
 }
 

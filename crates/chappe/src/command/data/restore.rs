@@ -34,6 +34,7 @@ pub(crate) fn restore(from: &Path, directory: &Path, json: bool) -> Outcome {
         if directory.join(&file.name).exists() {
             let message = format!("{} already exists", directory.join(&file.name).display());
             return Err(Failure::new(message)
+                .coded("backup_unusable")
                 .hint("restore into a new directory, or move the data away first"));
         }
     }
@@ -44,6 +45,7 @@ pub(crate) fn restore(from: &Path, directory: &Path, json: bool) -> Outcome {
         if disk.list()?.iter().any(|name| name.ends_with(".segment")) {
             let message = format!("{} already holds data", target.display());
             return Err(Failure::new(message)
+                .coded("backup_unusable")
                 .hint("restore into a new directory, or move the data away first"));
         }
         targets.push((part, target, disk));
@@ -106,14 +108,17 @@ fn manifest(from: &Path) -> Result<Manifest, Failure> {
     let path = from.join(MANIFEST);
     let text = fs::read(&path).map_err(|error| {
         Failure::new(format!("cannot read {}: {error}", path.display()))
+            .coded("backup_unusable")
             .hint("name a directory that `chappe data backup` completed")
     })?;
     let sum = fs::read_to_string(from.join(MANIFEST_SUM)).unwrap_or_default();
     if sum.split_whitespace().next() != Some(&hex_encode(&digest(&text))) {
         return Err(damaged(&path));
     }
-    let manifest: Manifest = serde_json::from_slice(&text)
-        .map_err(|error| Failure::new(format!("{} is not a manifest: {error}", path.display())))?;
+    let manifest: Manifest = serde_json::from_slice(&text).map_err(|error| {
+        Failure::new(format!("{} is not a manifest: {error}", path.display()))
+            .coded("backup_unusable")
+    })?;
     if manifest.format > FORMAT {
         let message = format!(
             "{} was made by {} and has format version {}; this program reads up to {FORMAT}",
@@ -121,7 +126,9 @@ fn manifest(from: &Path) -> Result<Manifest, Failure> {
             manifest.program,
             manifest.format
         );
-        return Err(Failure::new(message).hint("use that program, or a newer one"));
+        return Err(Failure::new(message)
+            .coded("backup_unusable")
+            .hint("use that program, or a newer one"));
     }
     let known = |part: &Part| matches!(part.name.as_str(), "log" | "registry");
     let plain = |name: &str| {
@@ -136,24 +143,27 @@ fn manifest(from: &Path) -> Result<Manifest, Failure> {
         return Err(Failure::new(format!(
             "{} names files that a backup never contains",
             path.display()
-        )));
+        ))
+        .coded("backup_unusable"));
     }
     Ok(manifest)
 }
 
 fn damaged(path: &Path) -> Failure {
     let message = format!("{} differs from its checksum in the backup", path.display());
-    Failure::new(message).hint("use another backup")
+    Failure::new(message)
+        .coded("backup_unusable")
+        .hint("use another backup")
 }
 
 fn verify(path: &Path, wanted: &str) -> Result<(), Failure> {
     match sha256(path) {
         Ok(found) if found == wanted => Ok(()),
         Ok(_) => Err(damaged(path)),
-        Err(error) => Err(Failure::new(format!(
-            "cannot read {}: {error}",
-            path.display()
-        ))),
+        Err(error) => Err(
+            Failure::new(format!("cannot read {}: {error}", path.display()))
+                .coded("backup_unusable"),
+        ),
     }
 }
 
@@ -161,7 +171,10 @@ fn target(directory: &Path, part: &Part) -> Result<PathBuf, Failure> {
     Ok(match part.name.as_str() {
         "log" => chappe_node::log_directory(directory),
         "registry" => chappe_node::registry_directory(directory),
-        other => return Err(Failure::new(format!("unknown part {other:?} of a backup"))),
+        other => {
+            return Err(Failure::new(format!("unknown part {other:?} of a backup"))
+                .coded("backup_unusable"));
+        }
     })
 }
 

@@ -81,7 +81,9 @@ fn configuration(folder: &Path, listen: &str) -> Result<Config, Failure> {
         .into_iter()
         .find(|i| i.loopback && i.usable());
     let loopback = loopback.ok_or_else(|| {
-        Failure::new("the loopback interface is down").hint("enable it: ip link set lo up")
+        Failure::new("the loopback interface is down")
+            .coded("interface_unusable")
+            .hint("enable it: ip link set lo up")
     })?;
     let mut config = Config {
         name: "demo".into(),
@@ -95,12 +97,14 @@ fn configuration(folder: &Path, listen: &str) -> Result<Config, Failure> {
     config.exchange.listen = "127.0.0.1:0".into();
     config.http.listen = listen.parse().map_err(|_| {
         Failure::new(format!("--listen {listen:?} is not an address with a port"))
+            .coded("argument_invalid")
             .hint("write it as 127.0.0.1:8470; port 0 takes a free one")
     })?;
     if !config.http.listen.ip().is_loopback() {
         return Err(Failure::new(format!(
             "--listen {listen} is open to other machines, and the demonstration lets everyone read"
         ))
+        .coded("argument_invalid")
         .hint(
             "use 127.0.0.1, or run a node with a token and TLS: chappe config sample > node.toml",
         ));
@@ -152,6 +156,7 @@ impl Folder {
 
 fn cannot_make(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("cannot make {}: {error}", path.display()))
+        .coded("file_unwritable")
         .hint("name a writable directory: --data DIR")
 }
 

@@ -57,6 +57,7 @@ fn encode(flags: &Encode, json: bool) -> Outcome {
     if to_terminal {
         return Err(
             Failure::new("an EXI stream is binary, and standard output is a terminal")
+                .coded("argument_invalid")
                 .hint("name a file: -o FILE.exi, or pipe it: | ..."),
         );
     }
@@ -106,7 +107,7 @@ fn in_file(file: &Path, error: text::Error) -> Failure {
         true => "standard input".into(),
         false => file.to_string_lossy(),
     };
-    let failure = Failure::new(format!("{shown}: {error}"));
+    let failure = Failure::new(format!("{shown}: {error}")).coded("file_unreadable");
     let text::Error::Exi(error) = error else {
         return failure;
     };
@@ -136,7 +137,9 @@ fn read(file: &Path) -> Result<Vec<u8>, Failure> {
         std::io::stdin().lock().read_to_end(&mut bytes)?;
         return Ok(bytes);
     }
-    std::fs::read(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))
+    std::fs::read(file).map_err(|error| {
+        Failure::new(format!("{}: {error}", file.display())).coded("file_unreadable")
+    })
 }
 
 fn write(file: &Path, bytes: &[u8]) -> Outcome {
@@ -148,6 +151,7 @@ fn write(file: &Path, bytes: &[u8]) -> Outcome {
         }
         return Ok(());
     }
-    std::fs::write(file, bytes)
-        .map_err(|error| Failure::new(format!("{}: {error}", file.display())))
+    std::fs::write(file, bytes).map_err(|error| {
+        Failure::new(format!("{}: {error}", file.display())).coded("file_unreadable")
+    })
 }

@@ -29,7 +29,9 @@ pub(super) fn chosen(coding: &Coding) -> Result<Option<Chosen>, Failure> {
         }
         _ if coding.schema.len() > 1 => {
             let what = "--schema accepts several files only if they are XSD files";
-            return Err(Failure::new(what).hint("compile them together: chappe exi schema compile"));
+            return Err(Failure::new(what)
+                .coded("argument_invalid")
+                .hint("compile them together: chappe exi schema compile"));
         }
         _ => loaded(first)?,
     };
@@ -50,7 +52,7 @@ pub(super) fn chosen(coding: &Coding) -> Result<Option<Chosen>, Failure> {
 pub(super) fn built_in(id: &str) -> Result<Schema, Failure> {
     match MessageSchema::from_schema_id(id) {
         Some(messages) => Ok(Schema::for_messages(messages)),
-        None => Err(Failure::new(format!("no built-in schema {id:?}"))),
+        None => Err(Failure::new(format!("no built-in schema {id:?}")).coded("argument_invalid")),
     }
 }
 
@@ -58,7 +60,9 @@ fn loaded(file: &Path) -> Result<Schema, Failure> {
     let bytes = super::read(file)?;
     Schema::from_bytes(&bytes).map_err(|error| {
         let text = format!("{}: {error}", file.display());
-        Failure::new(text).hint("recompile it: chappe exi schema compile FILE.xsd -o FILE.exig")
+        Failure::new(text)
+            .coded("file_unreadable")
+            .hint("recompile it: chappe exi schema compile FILE.xsd -o FILE.exig")
     })
 }
 

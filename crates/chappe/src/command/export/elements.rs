@@ -127,6 +127,7 @@ impl<'a> Elements<'a> {
             };
             let Some(line) = lines.next().await? else {
                 return Err(Failure::new("an answer of the node is incomplete")
+                    .coded("answer_incomplete")
                     .hint("repeat the command; the node's log says why"));
             };
             match serde_json::from_str(&line)? {
@@ -151,7 +152,9 @@ impl<'a> Elements<'a> {
     }
 
     fn element(&self, line: ElementLine) -> Result<StreamElement, Failure> {
-        let wrong = || Failure::new("the node sent an element that cannot be read");
+        let wrong = || {
+            Failure::new("the node sent an element that cannot be read").coded("answer_incomplete")
+        };
         let fields = &self.schema.fields;
         let is_known = |field: &Field| line.values.contains_key(&field.name);
         if line.values.len() != fields.len() || !fields.iter().all(is_known) {

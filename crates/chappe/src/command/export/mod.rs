@@ -68,12 +68,15 @@ fn form(format: Option<ExportFormat>, out: &Path) -> Result<TableForm, Failure> 
         Some(ExportFormat::Arrow) => Ok(TableForm::Arrow),
         #[cfg(not(feature = "parquet"))]
         Some(_) => Err(
-            Failure::new("this program was built without Parquet and Arrow").hint(
-                "use --format csv, or build it with `cargo build --release --features parquet`",
-            ),
+            Failure::new("this program was built without Parquet and Arrow")
+                .coded("not_built_in")
+                .hint(
+                    "use --format csv, or build it with `cargo build --release --features parquet`",
+                ),
         ),
         None => {
-            let failure = Failure::new(format!("the ending of {} names no format", out.display()));
+            let failure = Failure::new(format!("the ending of {} names no format", out.display()))
+                .coded("argument_invalid");
             Err(failure.hint("add --format csv, parquet or arrow"))
         }
     }

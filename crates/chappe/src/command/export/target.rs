@@ -13,13 +13,14 @@ const STREAM: &str = "{stream}";
 pub(super) fn paths(out: &Path, streams: &[String]) -> Result<Vec<PathBuf>, Failure> {
     let text = out.to_string_lossy();
     if streams.len() > 1 && !text.contains(STREAM) {
-        let failure = Failure::new("several streams do not go into one file");
+        let failure =
+            Failure::new("several streams do not go into one file").coded("argument_invalid");
         return Err(failure.hint(format!(
             "write {STREAM} into its name: --out '{STREAM}.parquet'"
         )));
     }
     if out.file_name().is_none() {
-        return Err(Failure::new(format!("{text:?} names no file")));
+        return Err(Failure::new(format!("{text:?} names no file")).coded("argument_invalid"));
     }
     let path = |stream: &String| PathBuf::from(text.replace(STREAM, stream));
     match text.contains(STREAM) {
@@ -48,6 +49,7 @@ impl Target {
 
     fn failed(&self, error: &std::io::Error) -> Failure {
         Failure::new(format!("cannot write {}: {error}", self.path.display()))
+            .coded("file_unwritable")
             .hint("name a file in a directory that exists, on a disk with enough room")
     }
 

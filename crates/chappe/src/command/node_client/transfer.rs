@@ -28,8 +28,9 @@ impl NodeClient {
         let (mut bytes, mut reported) = (0_u64, 0);
         while let Some(frame) = body.frame().await {
             // A connection that closes early must not look like a whole file.
-            let frame =
-                frame.map_err(|error| Failure::new(format!("the file is incomplete: {error}")))?;
+            let frame = frame.map_err(|error| {
+                Failure::new(format!("the file is incomplete: {error}")).coded("answer_incomplete")
+            })?;
             if let Ok(data) = frame.into_data() {
                 to.write_all(&data)?;
                 bytes += data.len() as u64;

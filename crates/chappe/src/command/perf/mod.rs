@@ -112,7 +112,9 @@ fn carrier(common: &Common, endpoint: &str) -> Result<Carrier, Failure> {
         (Over::Zeromq, false) => Carrier::Sessions { endpoint },
         (Over::Zeromq, true) => Carrier::PublishSubscribe { endpoint },
         #[cfg(not(feature = "dds"))]
-        (Over::Dds, _) => return Err(Failure::new("this program was built without DDS")),
+        (Over::Dds, _) => {
+            return Err(Failure::new("this program was built without DDS").coded("not_built_in"));
+        }
         #[cfg(feature = "dds")]
         (Over::Dds, best_effort) => Carrier::Dds(chappe_perf::Domain {
             domain: common.domain,
@@ -186,7 +188,10 @@ impl Reporter {
     fn new(common: &Common, columns: &'static [&'static str], json: bool) -> Result<Self, Failure> {
         let mut csv = None;
         if let Some(path) = &common.csv {
-            let failed = |error| Failure::new(format!("cannot write {}: {error}", path.display()));
+            let failed = |error| {
+                Failure::new(format!("cannot write {}: {error}", path.display()))
+                    .coded("file_unwritable")
+            };
             let mut file = BufWriter::new(File::create(path).map_err(failed)?);
             writeln!(file, "{}", columns.join(",")).map_err(failed)?;
             csv = Some((path.clone(), file));

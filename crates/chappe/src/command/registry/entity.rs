@@ -34,7 +34,8 @@ pub(super) async fn rights(flags: RegistryRights, json: bool) -> Outcome {
                 break;
             }
             if attempt == ATTEMPTS {
-                let failure = Failure::new("others change the rights at the same time");
+                let failure =
+                    Failure::new("others change the rights at the same time").coded("conflict");
                 return Err(failure.hint("try again"));
             }
             known = now;
@@ -61,7 +62,7 @@ pub(super) async fn rights(flags: RegistryRights, json: bool) -> Outcome {
 fn part(text: &str) -> Result<(&str, &str), Failure> {
     let parts = text.split_once('=');
     parts.filter(|(right, _)| RIGHTS.contains(right)).ok_or_else(|| {
-        Failure::new(format!("{text:?} is no right with its holder"))
+        Failure::new(format!("{text:?} is no right with its holder")).coded("argument_invalid")
             .hint("write read, annotate, write or administer, then = and everybody, accounts, account:NAME, \
                 group:NAME or role:ROLE")
     })

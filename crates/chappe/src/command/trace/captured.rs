@@ -22,6 +22,7 @@ pub(super) fn run(path: &Path, printer: Printer) -> Outcome {
         false => {
             let file = File::open(path).map_err(|error| {
                 Failure::new(format!("cannot open {}: {error}", path.display()))
+                    .coded("file_unreadable")
             })?;
             Box::new(file)
         }

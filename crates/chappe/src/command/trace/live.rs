@@ -87,7 +87,8 @@ fn open() -> Result<OwnedFd, Failure> {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let opened = socket(AddressFamily::Packet, kind, flags, SockProtocol::EthAll);
     let opened = opened.map_err(|error| {
-        let failure = Failure::new(format!("cannot see the packets of this host: {error}"));
+        let failure = Failure::new(format!("cannot see the packets of this host: {error}"))
+            .coded("permission_denied");
         match error {
             Errno::EPERM | Errno::EACCES => failure.hint(
                 "run it as root, or give a capture: tcpdump -i any -w - | chappe trace --capture -",

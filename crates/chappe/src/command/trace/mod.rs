@@ -50,6 +50,7 @@ fn discovery(flags: Trace, json: bool) -> Outcome {
         let sockets = UdpSockets::bind(&of_discovery, &UdpOptions::new(Role::Device), &drops)
             .map_err(|error| {
                 Failure::new(format!("cannot join the multicast group: {error}"))
+                    .coded("interface_unusable")
                     .hint("find out which program holds the port: chappe doctor")
             })?;
         let names: Vec<_> = interfaces.iter().map(|i| i.name.as_str()).collect();

@@ -82,6 +82,7 @@ fn row(values: &[String]) -> Result<String, Failure> {
     for value in values {
         let (name, text) = value.split_once('=').ok_or_else(|| {
             Failure::new(format!("{value:?} is not FIELD=VALUE"))
+                .coded("argument_invalid")
                 .hint("to read an input, give --csv or --ndjson")
         })?;
         names.push(cell(name));
@@ -94,18 +95,18 @@ type Pieces = mpsc::Receiver<std::io::Result<Vec<u8>>>;
 
 /// Reads the input on a thread of its own.
 fn read(file: Option<PathBuf>) -> Result<Pieces, Failure> {
-    let mut input: Box<dyn Read + Send> =
-        match file {
-            Some(path) => Box::new(File::open(&path).map_err(|error| {
-                Failure::new(format!("cannot open {}: {error}", path.display()))
-            })?),
-            None => {
-                if std::io::stdin().is_terminal() {
-                    output::note("reading standard input; end it with Ctrl-D");
-                }
-                Box::new(std::io::stdin())
+    let mut input: Box<dyn Read + Send> = match file {
+        Some(path) => Box::new(File::open(&path).map_err(|error| {
+            Failure::new(format!("cannot open {}: {error}", path.display()))
+                .coded("file_unreadable")
+        })?),
+        None => {
+            if std::io::stdin().is_terminal() {
+                output::note("reading standard input; end it with Ctrl-D");
             }
-        };
+            Box::new(std::io::stdin())
+        }
+    };
     let (sender, pieces) = mpsc::channel(PIECES_MAX);
     std::thread::spawn(move || {
         loop {

@@ -95,7 +95,7 @@ impl Sender {
             self.connection = Some(self.node.open().await?);
         }
         let Some(connection) = &mut self.connection else {
-            return Err(Failure::new("there is no connection"));
+            return Err(Failure::new("there is no connection").coded("answer_incomplete"));
         };
         let path = format!("{}{}", self.path, batch.first());
         let body = batch.body().to_vec();
