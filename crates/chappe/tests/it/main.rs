@@ -11,6 +11,7 @@ mod floors;
 mod gsn;
 mod perf;
 mod query;
+mod reference;
 mod registry;
 mod wrappers;
 mod write;
