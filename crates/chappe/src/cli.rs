@@ -248,6 +248,12 @@ pub(crate) enum Command {
         after_help = "Examples, in two terminals:\n  chappe perf pub --pacer adaptive\n  chappe perf sub"
     )]
     Perf(crate::command::perf::Perf),
+    /// Write the generated pages of the reference, for the documentation.
+    #[command(hide = true)]
+    Reference {
+        /// The directory.
+        directory: PathBuf,
+    },
     /// Print the completions of a shell.
     #[command(
         hide = true,

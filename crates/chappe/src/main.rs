@@ -87,6 +87,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Key(verb) => command::key::run(verb, json),
         Command::Exi(verb) => command::exi::run(verb, json),
         Command::Perf(verb) => command::perf::run(verb, json),
+        Command::Reference { directory } => command::reference::run(&directory),
         Command::Completions { shell } => {
             command::completions(shell);
             Ok(())

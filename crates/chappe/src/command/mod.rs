@@ -30,6 +30,7 @@ pub(crate) mod place;
 mod published;
 pub(crate) mod query;
 pub(crate) mod recording;
+pub(crate) mod reference;
 pub(crate) mod registry;
 pub(crate) mod sensor;
 pub(crate) mod serve;

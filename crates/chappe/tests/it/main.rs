@@ -14,6 +14,7 @@ mod gsn;
 mod notify;
 mod perf;
 mod query;
+mod reference;
 mod registry;
 mod wrappers;
 mod write;
