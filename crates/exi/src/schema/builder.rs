@@ -146,6 +146,10 @@ enum CopyPosition {
 /// A set of nodes and the region that is being counted.
 type NodeSet = (Option<u32>, BTreeMap<u32, CopyPosition>);
 
+/// Nodes in the sets of states for each permitted state, of one grammar and of all. Reason: states of the usual content
+/// models have few; those of many optional elements or attributes as many as there are left.
+const SET_NODES_PER_STATE: (usize, usize) = (16, 64);
+
 /// Reasons why a grammar cannot be built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GrammarError {
@@ -207,6 +211,8 @@ pub(crate) struct Builder {
     repeats: Vec<Repeat>,
     /// Maximum number of states.
     pub(crate) states_max: usize,
+    /// The sizes of all sets of nodes that became states.
+    set_nodes: usize,
     pub(crate) datatypes: Vec<(Representation, Option<Expanded>, u32)>,
     /// The white space facet of each datatype.
     white_space: Vec<WhiteSpace>,
@@ -228,6 +234,7 @@ impl Builder {
             states: Vec::new(),
             repeats: Vec::new(),
             states_max: Limits::default().grammar_states,
+            set_nodes: 0,
             datatypes: Vec::new(),
             white_space: Vec::new(),
             character_sets: crate::representation::lexical_sets(),
@@ -528,14 +535,32 @@ impl Builder {
         let mut states: BTreeMap<NodeSet, u32> = BTreeMap::new();
         let mut order: Vec<NodeSet> = Vec::new();
         let base = self.states.len() as u32;
-        let mut number =
-            |core: &BTreeSet<u32>, order: &mut Vec<NodeSet>| -> Result<u32, GrammarError> {
-                let set = Self::closure(nodes, core)?;
-                Ok(*states.entry(set.clone()).or_insert_with(|| {
-                    order.push(set);
-                    base + order.len() as u32 - 1
-                }))
-            };
+        let states_max = self.states_max;
+        // Many productions lead to the same nodes, whose set takes long to make.
+        let mut numbered: BTreeMap<BTreeSet<u32>, u32> = BTreeMap::new();
+        // The work and the memory are bounded by the sizes of the sets as well as by their number.
+        let (mut set_nodes, all_set_nodes) = (0, &mut self.set_nodes);
+        let mut number = |core: &BTreeSet<u32>,
+                          order: &mut Vec<NodeSet>|
+         -> Result<u32, GrammarError> {
+            if let Some(known) = numbered.get(core) {
+                return Ok(*known);
+            }
+            let set = Self::closure(nodes, core)?;
+            set_nodes += set.1.len();
+            *all_set_nodes += set.1.len();
+            let (in_one, in_all) = SET_NODES_PER_STATE;
+            let is_large = set_nodes / in_one > states_max || *all_set_nodes / in_all > states_max;
+            if is_large {
+                return Err(GrammarError::TooLarge);
+            }
+            let state = *states.entry(set.clone()).or_insert_with(|| {
+                order.push(set);
+                base + order.len() as u32 - 1
+            });
+            numbered.insert(core.clone(), state);
+            Ok(state)
+        };
         number(&BTreeSet::from([0]), &mut order)?;
         // Without attributes the entry is also the content, and an undeclared child leads to a copy
         // of it.
@@ -549,13 +574,9 @@ impl Builder {
             COUNTED | *repeats.entry(repeat).or_insert(count)
         };
         let mut at = 0;
-        // The work is bounded by the sizes of the sets as well as by their number.
-        let mut elements = 0;
         while at < order.len() {
             let (active, closed) = order[at].clone();
-            elements += closed.len();
-            if self.states.len() + order.len() > self.states_max || elements / 16 > self.states_max
-            {
+            if self.states.len() + order.len() > states_max {
                 return Err(GrammarError::TooLarge);
             }
             let itself = base + at as u32;

@@ -262,6 +262,7 @@ impl Compiler {
             );
         }
         let mut uses = AttributeUses::default();
+        self.charge(component, 1)?;
         for part in component.tree.parts() {
             let at = component.child(part);
             match part.local.as_str() {
@@ -289,6 +290,7 @@ impl Compiler {
     }
 
     fn attribute_use(&mut self, at: &Component, uses: &mut AttributeUses) -> Result<(), XsdError> {
+        self.charge(at, 1)?;
         let (name, datatype) = match at.tree.attribute("ref") {
             Some(reference) => {
                 let name = at.qname(reference)?;
@@ -360,6 +362,7 @@ impl Compiler {
         if depth > DEPTH_MAX {
             return Err(at.fail(format!("limit model groups of {DEPTH_MAX} is exceeded")));
         }
+        self.charge(at, 1)?;
         let occurs = |name: &str| -> Result<Option<u32>, XsdError> {
             match at.tree.attribute(name) {
                 None => Ok(Some(1)),

@@ -11,7 +11,7 @@ mod simple;
 mod tree;
 
 use alloc::borrow::ToOwned;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -89,6 +89,7 @@ impl Schema {
         let mut compiler = Compiler {
             builder,
             documents,
+            parts_left: limits.grammar_states.saturating_mul(PARTS_PER_STATE),
             waiting: Vec::new(),
             types: BTreeMap::new(),
             anonymous: BTreeMap::new(),
@@ -117,9 +118,15 @@ enum TypeDefinition {
     Complex(Rc<Complex>),
 }
 
+/// Parts of schemas that are read for each permitted grammar state: groups are read again wherever they are referred to,
+/// and each can refer to others twice. Reason: a part becomes about one state; a group or type has two more.
+const PARTS_PER_STATE: usize = 2;
+
 struct Compiler {
     builder: Builder,
     documents: Documents,
+    /// How many more parts may be read.
+    parts_left: usize,
     /// Types that have an index and no grammars yet.
     waiting: Vec<(u32, TypeSource)>,
     types: BTreeMap<Expanded, u32>,
@@ -351,21 +358,35 @@ impl Compiler {
         followed
     }
 
+    /// Charges parts of content models and attribute groups, which a short document can have in any number.
+    fn charge(&mut self, at: &Component, parts: usize) -> Result<(), XsdError> {
+        let left = self.parts_left.checked_sub(parts);
+        self.parts_left = left.ok_or_else(|| {
+            let limit = self.builder.states_max;
+            at.fail(format!(
+                "limit grammar_states of {limit} is exceeded: groups are referred to too often"
+            ))
+        })?;
+        Ok(())
+    }
+
     /// The term for a reference to a global element, including its substitution group.
     fn element_term(&mut self, at: &Component, name: &Expanded) -> Result<Term, XsdError> {
         if !self.global.contains_key(name) && !self.documents.elements.contains_key(name) {
             return Err(at.fail(format!("element {} is not declared", name.1)));
         }
         let mut members = alloc::vec![name.clone()];
+        let mut seen = BTreeSet::from([name.clone()]);
         let mut next = 0;
         while let Some(member) = members.get(next).cloned() {
             next += 1;
             for other in self.substitutes.get(&member).into_iter().flatten() {
-                if !members.contains(other) {
+                if seen.insert(other.clone()) {
                     members.push(other.clone());
                 }
             }
         }
+        self.charge(at, members.len())?;
         members.sort_by(|a, b| (&a.1, &a.0).cmp(&(&b.1, &b.0)));
         let global = |member: Expanded| {
             let element = self.global.get(&member).copied();
