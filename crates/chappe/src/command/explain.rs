@@ -46,17 +46,17 @@ fn shown(one: &Explanation) -> Value {
     })
 }
 
-/// The error of an unknown code, with the nearest ones, or else those that contain the word.
+/// The error of an unknown code, with the codes that contain the word, or else the nearest one.
 fn unknown(wanted: &str) -> Failure {
     let code = codes::of(wanted);
     let known = || codes::all().map(|one| one.code);
     let with_word = || known().filter(|one| !code.is_empty() && one.contains(code.as_str()));
     let hint = match nearest(&code, known()) {
-        Some(near) => format!("did you mean {near}?"),
-        None if with_word().next().is_some() => {
+        _ if with_word().next().is_some() => {
             let some: Vec<_> = with_word().take(HINTS_MAX).collect();
             format!("codes with this word: {}", some.join(", "))
         }
+        Some(near) => format!("did you mean {near}?"),
         None => "list all codes: chappe explain".to_owned(),
     };
     let failure = Failure::new(format!("{wanted:?} is not a code"));
