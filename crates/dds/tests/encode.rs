@@ -334,7 +334,7 @@ fn typed() -> impl Strategy<Value = (Type, Datum)> {
             };
             (Type::Sequence(of.into()), Datum::Bytes(it))
         }),
-        prop::collection::vec(any::<i16>(), 0..9).prop_map(|it| {
+        prop::collection::vec(any::<i16>(), 1..9).prop_map(|it| {
             let of = Type::Integer {
                 bytes: 2,
                 is_signed: true,
