@@ -162,7 +162,13 @@ fn wrong_files_are_refused_by_line_key_and_hint() {
             "true or false",
             "",
         ),
-        ("schema_version = 2", 1, "schema_version", "above", ""),
+        (
+            "schema_version = 2",
+            1,
+            "schema_version",
+            "version 2",
+            "newer",
+        ),
         (
             "name = 'a'\nname = 'b'",
             2,
