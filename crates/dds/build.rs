@@ -1,7 +1,8 @@
 //! Builds Cyclone DDS from the sources in `cyclonedds-src`, and the C shim for it, and sets the configuration `cyclone`.
 //!
 //! Without CMake or a C compiler the crate is built without the library, with a warning, so that the rest of the
-//! workspace needs neither. Opening a participant then fails with the remedy.
+//! workspace needs neither. Opening a participant then fails with the remedy. With the variable `CHAPPE_REQUIRE_DDS` the build
+//! fails instead.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,12 +10,16 @@ use std::{env, fs, io};
 
 const SHIM: [&str; 2] = ["src/unsafe_cyclone/shim.c", "src/unsafe_cyclone/types.c"];
 
+/// With this variable a build without the library fails, so that tests cannot pass without it.
+const REQUIRED: &str = "CHAPPE_REQUIRE_DDS";
+
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     for file in SHIM {
         println!("cargo::rerun-if-changed={file}");
     }
     println!("cargo::rerun-if-env-changed=CMAKE");
+    println!("cargo::rerun-if-env-changed={REQUIRED}");
     println!("cargo::rustc-check-cfg=cfg(cyclone)");
     println!("cargo::rustc-check-cfg=cfg(secure)");
     match build() {
@@ -25,8 +30,12 @@ fn main() {
             }
         }
         Err(why) => println!(
-            "cargo::warning=built without DDS: {why} (hint: install CMake and a C compiler{}; then touch \
+            "cargo::{}=built without DDS: {why} (hint: install CMake and a C compiler{}; then touch \
              crates/dds/build.rs)",
+            match env::var_os(REQUIRED) {
+                Some(_) => "error",
+                None => "warning",
+            },
             match is_secure() {
                 true => ", and OpenSSL's headers; Debian: apt-get install cmake gcc libssl-dev",
                 false => "; Debian: apt-get install cmake gcc",

@@ -327,6 +327,13 @@ pub enum Event {
         /// The newest ones of the participant, oldest first.
         newest: Vec<String>,
     },
+    /// There are too many remote writers and readers, or of one participant: the library has forgotten one.
+    EndDropped {
+        /// Its topic.
+        topic: String,
+        /// Which one, and the limit.
+        detail: String,
+    },
     /// A remote end has the same topic, but the writer offers less than the reader requests, so no sample
     /// is transferred.
     QosMismatch(Box<QosMismatch>),

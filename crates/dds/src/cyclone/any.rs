@@ -26,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_millis(20);
 /// Writers whose types are looked for at once; reason: each takes some microseconds, and a thousand could be made up.
 const LOOKED_FOR: usize = 32;
+/// The shortest interval of looking at all writers again, after some were ignored; reason: there may be thousands of them.
+const LIST_INTERVAL: Duration = Duration::from_secs(1);
 /// The largest number of faults kept; reason: any host in the domain can cause an unlimited number.
 const FAULTS_MAX: usize = 64;
 
@@ -43,8 +45,20 @@ pub(super) struct AnyReader {
     lost_before: u64,
     /// The last writer whose type was looked for.
     last_asked: Guid,
+    ignored: Ignored,
     faults: VecDeque<String>,
     matched: AtomicUsize,
+}
+
+/// Writers that were ignored because there were too many of them, or of their types.
+struct Ignored {
+    are_any: bool,
+    /// Whether a writer has left since, so that there may be room.
+    may_fit: bool,
+    /// When all writers were looked at.
+    listed: Instant,
+    /// Whether they are being looked at again, so that a fault is not repeated.
+    is_again: bool,
 }
 
 /// A writer of the topic.
@@ -92,6 +106,12 @@ impl AnyReader {
             dropped: 0,
             lost_before: 0,
             last_asked: Guid([0; 16]),
+            ignored: Ignored {
+                are_any: false,
+                may_fit: false,
+                listed: Instant::now(),
+                is_again: false,
+            },
             faults: VecDeque::new(),
             matched: AtomicUsize::new(0),
         })
@@ -103,10 +123,52 @@ impl AnyReader {
         }
     }
 
+    /// Ignores a writer until there is room.
+    fn ignore(&mut self, writer: Guid, why: &str) {
+        self.ignored.are_any = true;
+        if !self.ignored.is_again {
+            self.fault(writer, why);
+        }
+    }
+
     fn discover(&mut self) -> Result<(), DdsError> {
+        self.read_list()?;
+        let Ignored {
+            are_any, may_fit, ..
+        } = self.ignored;
+        match are_any && may_fit && self.ignored.listed.elapsed() >= LIST_INTERVAL {
+            true => self.list_again(),
+            false => Ok(()),
+        }
+    }
+
+    /// Looks at all writers again, the ignored ones among them.
+    fn list_again(&mut self) -> Result<(), DdsError> {
+        let list = WriterList::new(&self.presence)?;
+        // Writers that left before are in the former list only.
+        self.read_list()?;
+        self.list = list;
+        self.ignored = Ignored {
+            are_any: false,
+            may_fit: false,
+            listed: Instant::now(),
+            is_again: true,
+        };
+        for guid in self.writers.keys().copied().collect::<Vec<_>>() {
+            let is_requested = |it: &Announced| matches!(it.of, Announcement::Requested(..));
+            if !self.writers.get(&guid).is_some_and(is_requested) {
+                self.read(guid)?;
+            }
+        }
+        self.read_list()?;
+        self.ignored.is_again = false;
+        Ok(())
+    }
+
+    fn read_list(&mut self) -> Result<(), DdsError> {
         while let Some(found) = self.list.next()? {
             if !found.is_alive {
-                self.writers.remove(&found.guid);
+                self.ignored.may_fit |= self.writers.remove(&found.guid).is_some();
             } else if found.topic.name == self.topic && !self.writers.contains_key(&found.guid) {
                 self.add(found)?;
             }
@@ -117,7 +179,10 @@ impl AnyReader {
     fn add(&mut self, found: Found) -> Result<(), DdsError> {
         let guid = found.guid;
         if self.writers.len() >= WRITERS_MAX {
-            self.fault(guid, "the topic has too many writers, it is ignored");
+            self.ignore(
+                guid,
+                "the topic has too many writers, it is ignored until one leaves",
+            );
             return Ok(());
         }
         if found.topic.check().is_err() {
@@ -165,7 +230,10 @@ impl AnyReader {
             self.lost_before += gone.map(|it| it.reader.lost()).sum::<u64>();
         }
         if self.readers.len() >= TYPES_MAX {
-            self.fault(guid, "the topic has too many types, it is ignored");
+            self.ignore(
+                guid,
+                "the topic has too many types, it is ignored until one leaves",
+            );
             return Ok(());
         }
         let qos = Qos {

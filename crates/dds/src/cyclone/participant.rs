@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Waker;
@@ -19,9 +20,13 @@ use crate::types::{Structure, TypeError, TypeHash, resolve};
 use crate::unsafe_cyclone::{End, Found, Kind, Presence};
 use crate::{DdsError, Qos, Reader, Writer};
 
-/// The largest number of remote ends; reason: any host in the domain can announce an unlimited
-/// number.
-const PEERS_MAX: usize = 4_096;
+/// The largest number of reported mismatches; reason: any host in the domain can announce an unlimited number.
+const MISMATCHES_MAX: usize = 4_096;
+/// The largest number of remote writers and readers, and of those of one participant: the library forgets a further one;
+/// reason: each takes some kB of it, and any host in the domain can announce an unlimited number. A system of ROS 2 with 200
+/// nodes has 4,000.
+const ENDS_MAX: usize = 8_192;
+const ENDS_OF_ONE_MAX: usize = 1_024;
 /// The largest number of remote participants: for a further one, the library forgets another; reason: each takes about 30 kB
 /// of it, and any host in the domain can announce an unlimited number.
 const PARTICIPANTS_MAX: usize = 1_024;
@@ -232,7 +237,7 @@ impl Cyclone {
             false => (there.announced, here.announced),
         };
         if offered.misses(&requested).is_empty()
-            || self.mismatched.len() >= PEERS_MAX
+            || self.mismatched.len() >= MISMATCHES_MAX
             || !self.mismatched.insert((here.guid, there.guid))
         {
             return;
@@ -279,11 +284,12 @@ impl Cyclone {
                 break;
             };
             self.arrivals.push_back(oldest);
-            let mut last = oldest;
-            last.0[12..].fill(u8::MAX);
-            let mut first = oldest;
-            first.0[12..].fill(0);
-            if self.elsewhere.range(first..=last).next().is_none() {
+            if self
+                .elsewhere
+                .range(same_participant(oldest))
+                .next()
+                .is_none()
+            {
                 self.forget(oldest);
                 self.lose(oldest.prefix());
             }
@@ -296,6 +302,29 @@ impl Cyclone {
         self.presence.forget(guid);
         let text = format!("participant {guid} is dropped: {PARTICIPANTS_MAX} are known");
         self.presence.journal().warn((line!(), file!()), &text);
+    }
+
+    /// Whether there is room for a remote writer or reader; otherwise the library forgets it.
+    fn has_room_for(&mut self, writes: bool, found: &Found) -> bool {
+        let guid = found.guid;
+        let is_own = guid.prefix() == self.presence.guid().prefix();
+        if is_own || self.elsewhere.contains_key(&guid) {
+            return true;
+        }
+        let of_one = self.elsewhere.range(same_participant(guid)).count();
+        let limit = match () {
+            () if of_one >= ENDS_OF_ONE_MAX => format!("{ENDS_OF_ONE_MAX} of its participant"),
+            () if self.elsewhere.len() >= ENDS_MAX => ENDS_MAX.to_string(),
+            () => return true,
+        };
+        self.presence.forget_end(guid, writes);
+        let word = if writes { "writer" } else { "reader" };
+        let detail = format!("{word} {guid} is dropped: {limit} are known");
+        let journal = self.presence.journal();
+        journal.warn((line!(), file!()), &detail);
+        let topic = found.topic.name.clone();
+        self.queued.push_back(Event::EndDropped { topic, detail });
+        false
     }
 
     /// Reads discovery events.
@@ -319,14 +348,14 @@ impl Cyclone {
                 self.forget(found.guid);
             }
         }
-        if room == 0 {
-            // The rest follows in the next round.
-            self.presence.bell().ring();
-        }
         // The library does not report them in order: names first.
         let mut came = Vec::new();
         for (kind, writes) in [(Kind::Writer, true), (Kind::Reader, false)] {
-            while let Some(found) = self.presence.found(kind)? {
+            let mut room_of_kind = FOUND_MAX;
+            while room_of_kind > 0
+                && let Some(found) = self.presence.found(kind)?
+            {
+                room_of_kind -= 1;
                 if let Some(name) = announced_name(&found.topic.name, found.guid)
                     && let Some(known) = self.names.get_mut(&found.guid.prefix())
                 {
@@ -334,11 +363,19 @@ impl Cyclone {
                 }
                 came.push((writes, found));
             }
+            room = room.min(room_of_kind);
+        }
+        if room == 0 {
+            // The rest follows in the next round.
+            self.presence.bell().ring();
         }
         for (writes, found) in came {
             if !found.is_alive {
                 self.elsewhere.remove(&found.guid);
                 self.mismatched.retain(|(_, there)| *there != found.guid);
+                continue;
+            }
+            if !self.has_room_for(writes, &found) {
                 continue;
             }
             let ends: Vec<_> = self
@@ -349,9 +386,7 @@ impl Cyclone {
             for end in ends {
                 self.compare(&end, writes, &found);
             }
-            if self.elsewhere.len() < PEERS_MAX {
-                self.elsewhere.insert(found.guid, (writes, found));
-            }
+            self.elsewhere.insert(found.guid, (writes, found));
         }
         Ok(())
     }
@@ -433,6 +468,14 @@ impl Cyclone {
         }
         Ok(())
     }
+}
+
+/// The GUIDs of the writers and readers of a participant.
+fn same_participant(of: Guid) -> RangeInclusive<Guid> {
+    let (mut first, mut last) = (of, of);
+    first.0[12..].fill(0);
+    last.0[12..].fill(u8::MAX);
+    first..=last
 }
 
 impl Participant for Cyclone {

@@ -209,6 +209,10 @@ impl Live {
                 counters.warnings += count;
                 counters.newest_warnings.clone_from(newest);
             }
+            Event::EndDropped { topic, detail } => {
+                let (topic, detail) = (topic.clone(), detail.clone());
+                (shared.config.notice)(Notice::EndDropped { topic, detail });
+            }
             Event::Matched { .. } | Event::Unmatched { .. } => {}
         }
     }

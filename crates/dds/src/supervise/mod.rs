@@ -98,6 +98,13 @@ pub enum Notice {
         /// The reason.
         why: String,
     },
+    /// There are too many remote writers and readers, and one is ignored.
+    EndDropped {
+        /// Its topic.
+        topic: String,
+        /// Which one, and the limit.
+        detail: String,
+    },
     /// A remote reader acknowledges nothing.
     ReaderStalled {
         /// The topic.
@@ -111,6 +118,7 @@ impl fmt::Display for Notice {
             Self::Mismatch { topic, mismatch } => write!(f, "topic {topic}: {mismatch}"),
             Self::Restarted { why } => write!(f, "the participant is restarted: {why}"),
             Self::GivenUp { why } => write!(f, "the participant is not restarted again: {why}"),
+            Self::EndDropped { topic, detail } => write!(f, "topic {topic}: {detail}"),
             Self::ReaderStalled { topic } => {
                 write!(f, "topic {topic}: a reader acknowledges nothing")
             }

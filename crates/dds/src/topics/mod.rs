@@ -90,7 +90,12 @@ impl Topics {
         let started = Arc::new(Supervisor::start(SupervisorConfig {
             participant: self.config.participant(),
             stall_after: self.config.stall_after(),
-            notice: Arc::new(move |notice: Notice| (reports.notice)(notice.to_string())),
+            notice: Arc::new(move |notice: Notice| match notice {
+                Notice::EndDropped { topic, detail } => {
+                    (reports.dropped)("too many remote ends", &topic, detail);
+                }
+                other => (reports.notice)(other.to_string()),
+            }),
         })?);
         *supervisor = Arc::downgrade(&started);
         Ok(started)

@@ -7,9 +7,9 @@ use std::sync::{Arc, Once};
 
 use super::bell::{Bell, log, ring};
 use super::raw::{
-    RawFound, chappe_domain_number, chappe_forget, chappe_found, chappe_found_reader, chappe_guid,
-    chappe_participant, chappe_participant_exists, chappe_type, dds_create_domain, dds_delete,
-    dds_set_log_sink,
+    RawFound, chappe_domain_number, chappe_forget, chappe_forget_end, chappe_found,
+    chappe_found_reader, chappe_guid, chappe_participant, chappe_participant_exists, chappe_type,
+    dds_create_domain, dds_delete, dds_set_log_sink,
 };
 use super::{error, refused, text};
 use crate::confine::{Marks, confined};
@@ -166,6 +166,12 @@ impl Presence {
     pub(crate) fn forget(&self, guid: Guid) -> bool {
         // SAFETY: 1 of the head; it reads 16 bytes.
         unsafe { chappe_forget(self.found[0], guid.0.as_ptr()) != 0 }
+    }
+
+    /// Makes the library forget a remote writer or reader. Returns whether there was one.
+    pub(crate) fn forget_end(&self, guid: Guid, writes: bool) -> bool {
+        // SAFETY: 1 of the head; it reads 16 bytes.
+        unsafe { chappe_forget_end(self.found[0], guid.0.as_ptr(), writes.into()) != 0 }
     }
 
     pub(crate) fn bell(&self) -> &Arc<Bell> {

@@ -82,6 +82,7 @@ unsafe extern "C" {
     pub(super) fn chappe_domain_number(domain: i32, number: u32) -> i32;
     pub(super) fn chappe_participant_exists(participant: i32) -> i32;
     pub(super) fn chappe_forget(reader: i32, guid: *const u8) -> i32;
+    pub(super) fn chappe_forget_end(reader: i32, guid: *const u8, writes: i32) -> i32;
     #[cfg(feature = "planted")]
     pub(super) fn ddsrt_malloc(bytes: usize) -> *mut c_void;
     pub(super) fn chappe_end_new(

@@ -33,6 +33,7 @@
 #include "ddsi__endpoint.h"
 #include "ddsi__misc.h"
 #include "ddsi__protocol.h"
+#include "ddsi__proxy_endpoint.h"
 #include "ddsi__proxy_participant.h"
 #include "ddsi__thread.h"
 
@@ -800,6 +801,22 @@ int32_t chappe_forget(dds_entity_t reader, const uint8_t guid[16])
     ddsi_guid_t of = native(guid);
     ddsi_thread_state_awake(ddsi_lookup_thread_state(), domain);
     int result = ddsi_delete_proxy_participant_by_guid(domain, &of, ddsrt_time_wallclock(), true);
+    ddsi_thread_state_asleep(ddsi_lookup_thread_state());
+    dds_entity_unpin(pinned);
+    return result == 0;
+}
+
+/* Removes a remote writer or reader. Returns 0 if there is none. */
+int32_t chappe_forget_end(dds_entity_t reader, const uint8_t guid[16], int32_t writes)
+{
+    struct dds_entity *pinned;
+    struct ddsi_domaingv *domain = domain_pin(reader, &pinned);
+    if (domain == NULL)
+        return 0;
+    ddsi_guid_t of = native(guid);
+    ddsi_thread_state_awake(ddsi_lookup_thread_state(), domain);
+    int result = writes ? ddsi_delete_proxy_writer(domain, &of, ddsrt_time_wallclock(), true)
+                        : ddsi_delete_proxy_reader(domain, &of, ddsrt_time_wallclock(), true);
     ddsi_thread_state_asleep(ddsi_lookup_thread_state());
     dds_entity_unpin(pinned);
     return result == 0;
