@@ -13,7 +13,7 @@ use chappe_dds::{
 
 /// The time limit of every step; reason: a busy machine, and the timers of the library.
 const PATIENCE: Duration = Duration::from_secs(240);
-/// The limits of a participant and of a topic of any type (docs/dds.md).
+/// The limits of a participant and of a topic of any type (docs/reference/dds.md).
 const ENDS_OF_ONE_MAX: usize = 1_024;
 const TYPES_MAX: usize = 8;
 
