@@ -73,7 +73,8 @@ fn command(verb: &Command, level: usize, groups: &mut Vec<(String, String)>) -> 
             }
             None => groups.push((heading.to_owned(), options)),
         }
-        let id = heading.to_lowercase().replace(' ', "-");
+        let lower = heading.to_lowercase().replace(' ', "-");
+        let id = lower.replace(|it: char| !it.is_alphanumeric() && it != '-', "");
         own += &item(0, &format!("[Options: {heading}](#options-{id})"));
     }
     if !own.is_empty() {
