@@ -249,7 +249,10 @@ pub(crate) enum Command {
     )]
     Perf(crate::command::perf::Perf),
     /// Write the generated pages of the reference, for the documentation.
-    #[command(hide = true)]
+    #[command(
+        hide = true,
+        after_help = "Example:\n  chappe reference docs/reference"
+    )]
     Reference {
         /// The directory.
         directory: PathBuf,
