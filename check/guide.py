@@ -28,7 +28,7 @@ Marks: an HTML comment before a block, or before the title for the whole page; s
     any order               the lines of the output may be in any order
 
 What is compared: lines without differences in blanks, runs of dashes, times, durations and sizes, IPv4 addresses and ports,
-UUIDs, hexadecimal numbers of at least 12 digits, keys of 40 characters (CURVE) and tokens. The page's directory is shown as
+UUIDs, hexadecimal numbers of at least 12 digits, keys of 40 characters (CURVE; not `NAME=/PATH`) and tokens. The page's directory is shown as
 /home/ada. `…` in a shown line stands for any text, and a line of `…` alone for any lines.
 
 --write puts the real output into blocks that differ. Exit code 1 when a page differs.
@@ -144,7 +144,7 @@ def commands_of(block: Block) -> list[Command]:
 # ---- Comparison ------------------------------------------------------------------------------------------------------
 
 PATTERNS = [
-    (r"(?<!\S)\S{40}(?!\S)", "KEY"),
+    (r"(?<!\S)(?!\w+=/)\S{40}(?!\S)", "KEY"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?|\b\d\d:\d\d:\d\d(\.\d+)?\b", "TIME"),
     (r"\b[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b", "UUID"),
     (r"\b[0-9a-fA-F]{12,}\b", "HEX"),
