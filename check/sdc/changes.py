@@ -11,6 +11,7 @@ import json
 import pathlib
 import sys
 import time
+from collections.abc import Callable
 
 from network import Cable, Process, expect, until
 
@@ -79,13 +80,18 @@ def per_cent(cable: Cable, address: str, stream: str) -> int:
     return {"1": 100, "%": 1}[fields[0]["unit"]]
 
 
-def agrees(cable: Cable, address: str, monitor: Monitor, sent: dict[str, list[float]], what: str, factor: int = 1) -> None:
-    """Every accepted state is stored exactly once, in order."""
+def agrees(cable: Cable, address: str, monitor: Monitor, sent: dict[str, list[float]], what: str,
+           factor: Callable[[], int] = lambda: 1) -> None:
+    """Every accepted state is stored exactly once, in order. The factor of the values may change until the last change of
+    the description is read."""
     for handle, values in sorted(sent.items()):
         stream, end = f"{monitor.streams}.{handle}", time.monotonic() + 10
-        while len(held := stored(cable, address, stream)) < len(values) and time.monotonic() < end:
+        while True:
+            before, held, after = factor(), stored(cable, address, stream), factor()
+            held = [round(value * before, 6) for value in held]
+            if held == values and before == after or time.monotonic() > end:
+                break
             time.sleep(0.5)
-        held = [round(value * factor, 6) for value in held]
         counted = [collections.Counter(numbers) for numbers in (values, held)]
         lost, twice = [sorted((one - other).elements()) for one, other in (counted, counted[::-1])]
         expect(not twice and not lost and held == values,
@@ -137,7 +143,7 @@ def units_toggle(cable: Cable, chappe: str) -> None:
     sent, changes, refused = monitor.end()
     expect(changes >= TOGGLES, f"the unit toggled {changes} times")
     expect(not refused, f"the node refused no report; statuses {refused[:5]}")
-    agrees(cable, address, monitor, sent, "toggling unit", per_cent(cable, address, stream))
+    agrees(cable, address, monitor, sent, "toggling unit", lambda: per_cent(cable, address, stream))
     found = device(cable, address)
     expect(found["state"] == "usable", "the device is usable")
     monitor.process.stop()
