@@ -64,7 +64,11 @@ impl State {
     pub(crate) fn in_memory(&self, from: u64, max: usize) -> Option<Vec<(u64, Vec<u8>)>> {
         let first = self.ring.front()?.0;
         let skip = usize::try_from(from.checked_sub(first)?).ok()?;
-        (skip < self.ring.len()).then(|| self.ring.iter().skip(skip).take(max).cloned().collect())
+        // Records are read after the end that is known, so there may be more of them. A registry that took those would
+        // be ahead of the end at which it may append.
+        let known = |(position, _): &&(u64, Vec<u8>)| *position <= self.known;
+        let from = self.ring.iter().skip(skip).take(max).take_while(known);
+        (skip < self.ring.len()).then(|| from.cloned().collect())
     }
 
     /// Keeps a record that follows those in memory.
@@ -122,5 +126,32 @@ impl Shared {
         let result = change(&mut self.lock());
         self.changed.notify_all();
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A registry that was ahead of the known end could append nothing until the next look at the store.
+    #[test]
+    fn records_after_the_known_end_are_not_followed() {
+        let mut state = State {
+            known: 2,
+            ..State::default()
+        };
+        for position in 1..=4 {
+            state.remember(position, vec![0]);
+        }
+        let positions = |state: &State, from| {
+            let records = state.in_memory(from, 10).unwrap();
+            records
+                .into_iter()
+                .map(|(position, _)| position)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(positions(&state, 1), [1, 2]);
+        state.known = 4;
+        assert_eq!(positions(&state, 3), [3, 4]);
     }
 }

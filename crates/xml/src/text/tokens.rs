@@ -189,9 +189,13 @@ impl<'i> Tokens<'i> {
     }
 
     fn count(&mut self, events: usize) -> Result<(), Error> {
+        self.count_at(self.offset(), events)
+    }
+
+    fn count_at(&mut self, offset: u64, events: usize) -> Result<(), Error> {
         self.events += events;
         if self.events > self.limits.events {
-            return Err(limit(self.offset(), "events", self.limits.events));
+            return Err(limit(offset, "events", self.limits.events));
         }
         Ok(())
     }
@@ -322,10 +326,11 @@ impl<'i> Tokens<'i> {
         let Some(open) = self.open.last().filter(|_| !self.is_empty) else {
             return Ok(None);
         };
+        let start = self.offset();
         let Some(text) = self.pieces.take_text_and_end(open) else {
             return Ok(None);
         };
-        self.count(usize::from(!text.is_empty()))?;
+        self.count_at(start + text.len() as u64, usize::from(!text.is_empty()))?;
         self.end();
         Ok(Some(text))
     }
