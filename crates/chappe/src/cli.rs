@@ -835,6 +835,26 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// Keys of CURVE are Z85, whose characters include `-`.
+    #[test]
+    fn a_key_may_begin_with_a_hyphen() {
+        let key = "-".repeat(40);
+        for line in [
+            &[
+                "chappe",
+                "link",
+                "add",
+                "a",
+                "tcp://192.0.2.7:1",
+                "--server-key",
+            ][..],
+            &["chappe", "account", "add", "a", "--role", "read", "--key"][..],
+        ] {
+            let line = line.iter().copied().chain([key.as_str()]);
+            Cli::try_parse_from(line).unwrap();
+        }
+    }
+
     #[test]
     fn every_command_has_examples_and_a_short_help() {
         let mut root = Cli::command().term_width(100);

@@ -66,7 +66,7 @@ pub(crate) struct AccountAdd {
     pub groups: Vec<String>,
     /// The public key of a node that reads over ZeroMQ, as `chappe key show` prints it there, instead of a
     /// token.
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     pub key: Option<String>,
     /// Also make a token, with --certificate or --key.
     #[arg(long, hide_short_help = true)]

@@ -82,7 +82,7 @@ pub(crate) struct LinkAdd {
     #[arg(long, value_name = "WHERE", value_parser = ["first", "new"])]
     pub start: Option<String>,
     /// The origin's public key, for tcp beyond loopback.
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     pub server_key: Option<String>,
     /// The fingerprint of the origin's certificate, for https.
     #[arg(long, value_name = "SHA256")]
