@@ -43,7 +43,7 @@ count() { chappe query --format csv 'select count(*) from "lab.room"' | tail -n 
 has() { [ "$(count)" = "$1" ] || { count; return 1; }; }
 journal() { journalctl --sync; journalctl --unit chappe --no-pager --output cat --since "@$since" | grep --fixed-strings -- "$1"; }
 installed() { find / -xdev \( -path /proc -o -path /sys -o -path /run -o -path /tmp -o -path /var/log -o -path /var/cache \
-    -o -path /var/lib/dpkg -o -path /var/lib/apt -o -path /root -o -path "$debs" \) -prune -o -print | grep -v '^/etc/[a-z]*-$' | sort; }
+    -o -path /var/lib/dpkg -o -path /var/lib/apt -o -path /root -o -path /var/tmp -o -path "$debs" \) -prune -o -print | grep -v '^/etc/[a-z]*-$' | sort; }
 since=$(date +%s)
 
 installed >/var/tmp/before
