@@ -10,28 +10,8 @@ use chappe_dds::{Encoding, Endian, Payload};
 use chappe_stream::{Field, FieldType, StreamElement, StreamSchema, Timestamp, Value};
 use proptest::prelude::*;
 
-const POSE: &str = "
-module lab {
-  enum Mode { IDLE, MOVING, @value(7) FAILED };
-  @mutable struct Extra { short load; string note; };
-  @appendable struct Point { float x, y; };
-  @appendable struct Pose {
-    @key string robot;
-    unsigned long long count;
-    Mode mode;
-    boolean isReady;
-    Extra extra;
-    Point at;
-    sequence<octet> raw;
-    sequence<long> ranges;
-    sequence<Point> path;
-  };
-};";
-
-/// Written by Cyclone DDS.
-const DELIMITED_2: &str = "780000000300000072300000020000000000000007000000010000001900000000000010feff00000100005009000000\
-    c3a472676572203200000000080000000000003f0000004003000000020202000200000002000000feffffff1c00000002000000080000000000\
-    803f00000040080000000000803f00000040";
+mod pose;
+use pose::{DELIMITED_2, POSE};
 
 fn last_type(text: &str) -> Arc<Structure> {
     let mut types = idl("a.idl", text, &mut |file| Err(format!("no {file}"))).unwrap();

@@ -8,30 +8,12 @@ use chappe_dds::{Encoding, Endian, Payload};
 use chappe_stream::{FieldType, Samples, Timestamp, Value};
 use proptest::prelude::*;
 
-const POSE: &str = "
-module lab {
-  enum Mode { IDLE, MOVING, @value(7) FAILED };
-  @mutable struct Extra { short load; string note; };
-  @appendable struct Point { float x, y; };
-  @appendable struct Pose {
-    @key string robot;
-    unsigned long long count;
-    Mode mode;
-    boolean isReady;
-    Extra extra;
-    Point at;
-    sequence<octet> raw;
-    sequence<long> ranges;
-    sequence<Point> path;
-  };
-};";
+mod pose;
+use pose::{DELIMITED_2, POSE};
 
 const PLAIN_1: &str = "030000007230000002000000000000000700000001000000017f08000000000004000000feff0000017f0800010000\
     001000000009000000c3a472676572203200000000027f00000000003f0000004003000000020202000200000002000000feffffff0200000000\
     00803f000000400000803f00000040";
-const DELIMITED_2: &str = "780000000300000072300000020000000000000007000000010000001900000000000010feff00000100005009000000\
-    c3a472676572203200000000080000000000003f0000004003000000020202000200000002000000feffffff1c00000002000000080000000000\
-    803f00000040080000000000803f00000040";
 
 fn types(text: &str) -> Vec<Arc<Structure>> {
     idl("a.idl", text, &mut |file| Err(format!("no {file}"))).unwrap()

@@ -6,20 +6,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use crate::output::{err, out};
+
 fn chappe(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_chappe"))
         .args(arguments)
         .env_remove("CHAPPE_NODE")
         .output()
         .expect("the program starts")
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 const VERBS: [&str; 13] = [

@@ -12,6 +12,8 @@ use chappe_node::config::Config;
 use chappe_stream::{Field, FieldType, StreamElement, StreamSchema, Timestamp, Value};
 use serde_json::Value as Json;
 
+use crate::output::{err, out};
+
 fn chappe(directory: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_chappe"))
         .args(arguments)
@@ -19,14 +21,6 @@ fn chappe(directory: &Path, arguments: &[&str]) -> Output {
         .env_remove("CHAPPE_NODE")
         .output()
         .expect("the program starts")
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn json(output: &Output) -> Json {

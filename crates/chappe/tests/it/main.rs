@@ -12,6 +12,7 @@ mod floors;
 mod format_versions;
 mod gsn;
 mod notify;
+mod output;
 mod perf;
 mod query;
 mod reference;
