@@ -144,6 +144,7 @@ fn migrate(file: &Path, dry_run: bool, json: bool) -> Outcome {
         let mut made = files.iter().map(|(path, _)| path).chain([&former]);
         if let Some(taken) = made.find(|path| path.exists()) {
             return Err(Failure::new(format!("{} already exists", taken.display()))
+                .coded("file_exists")
                 .hint("move it away; nothing was changed"));
         }
         for (path, text) in &files {
@@ -153,8 +154,10 @@ fn migrate(file: &Path, dry_run: bool, json: bool) -> Outcome {
             output::file(path, text)?;
         }
         // The copy and the file keep the mode: the file may hold a token.
-        fs::copy(file, &former)
-            .map_err(|error| Failure::new(format!("cannot write {}: {error}", former.display())))?;
+        fs::copy(file, &former).map_err(|error| {
+            Failure::new(format!("cannot write {}: {error}", former.display()))
+                .coded("file_unwritable")
+        })?;
         output::file(file, &migration.text)?;
     }
     if json {

@@ -35,7 +35,7 @@ struct Device {
 pub(crate) fn run(flags: Init, json: bool) -> Outcome {
     let file = flags.directory.join(FILE);
     if file.exists() && !flags.force {
-        let failure = Failure::new(format!("{} exists", file.display()));
+        let failure = Failure::new(format!("{} exists", file.display())).coded("file_exists");
         return Err(failure.hint(format!(
             "start it: chappe up {}; or add --force to overwrite it",
             flags.directory.display()
@@ -67,7 +67,11 @@ pub(crate) fn run(flags: Init, json: bool) -> Outcome {
 /// Refuses places to search that a node does not have.
 fn refuse_one_time_flags(network: &Network) -> Outcome {
     let refused = |flag: &str, hint: &str| {
-        Err(Failure::new(format!("{flag} cannot be written to a configuration")).hint(hint))
+        Err(
+            Failure::new(format!("{flag} cannot be written to a configuration"))
+                .coded("argument_invalid")
+                .hint(hint),
+        )
     };
     if !network.hosts.is_empty() {
         return refused(

@@ -77,6 +77,7 @@ impl Scope {
                 let config = of("XDG_CONFIG_HOME").or_else(|| Some(of("HOME")?.join(".config")));
                 let config = config.ok_or_else(|| {
                     Failure::new("this user has no home directory")
+                        .coded("file_not_found")
                         .hint("set HOME, or install the service as root")
                 })?;
                 config.join("systemd/user")
@@ -94,6 +95,7 @@ impl Scope {
         let shown = arguments.join(" ");
         let done = command.args(arguments).output().map_err(|error| {
             Failure::new(format!("cannot run systemctl {shown}: {error}"))
+                .coded("service_manager_failed")
                 .hint("run the node in the foreground: chappe up")
         })?;
         if done.status.success() {
@@ -104,7 +106,9 @@ impl Scope {
             Self::System => "journalctl -u chappe -n 20",
             Self::User => "journalctl --user -u chappe -n 20",
         };
-        Err(Failure::new(format!("systemctl {shown}: {reason}")).hint(format!("see why: {log}")))
+        Err(Failure::new(format!("systemctl {shown}: {reason}"))
+            .coded("service_manager_failed")
+            .hint(format!("see why: {log}")))
     }
 }
 
@@ -113,7 +117,11 @@ fn need_systemd(instead: &str) -> Outcome {
     if Path::new(SYSTEMD).is_dir() {
         return Ok(());
     }
-    Err(Failure::new(format!("systemd does not run here: there is no {SYSTEMD}")).hint(instead))
+    Err(
+        Failure::new(format!("systemd does not run here: there is no {SYSTEMD}"))
+            .coded("service_manager_failed")
+            .hint(instead),
+    )
 }
 
 fn install(flags: &ServiceInstall, json: bool) -> Outcome {
@@ -204,7 +212,8 @@ fn user(file: &Path) -> Result<Vec<String>, Failure> {
         let failure = Failure::new(format!(
             "{} belongs to root and no other user can read it; the node does not run as root",
             file.display()
-        ));
+        ))
+        .coded("permission_denied");
         return Err(failure.hint(format!(
             "give it to the user that runs the node: chown -R USER {directory}"
         )));
@@ -245,7 +254,9 @@ fn quoted(path: &Path) -> Result<String, Failure> {
         .to_str()
         .filter(|text| !text.chars().any(char::is_control));
     let text = text.ok_or_else(|| {
-        Failure::new(format!("a unit cannot name {}", path.display())).hint("rename it")
+        Failure::new(format!("a unit cannot name {}", path.display()))
+            .coded("argument_invalid")
+            .hint("rename it")
     })?;
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
     let escaped = escaped.replace('%', "%%").replace('$', "$$");
@@ -263,7 +274,8 @@ fn uninstall(json: bool) -> Outcome {
     let scope = Scope::of_caller();
     let path = scope.unit()?;
     if !path.exists() {
-        let failure = Failure::new(format!("there is no {}", path.display()));
+        let failure =
+            Failure::new(format!("there is no {}", path.display())).coded("file_not_found");
         return Err(failure.hint(match scope {
             Scope::User => {
                 "a service of the system is removed by root: sudo chappe service uninstall"
@@ -272,8 +284,9 @@ fn uninstall(json: bool) -> Outcome {
         }));
     }
     scope.systemctl(&["disable", "--now", NAME])?;
-    std::fs::remove_file(&path)
-        .map_err(|error| Failure::new(format!("cannot remove {}: {error}", path.display())))?;
+    std::fs::remove_file(&path).map_err(|error| {
+        Failure::new(format!("cannot remove {}: {error}", path.display())).coded("file_unwritable")
+    })?;
     scope.systemctl(&["daemon-reload"])?;
     match json {
         true => output::json(&json!({ "removed": path })),
