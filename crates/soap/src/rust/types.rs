@@ -69,8 +69,30 @@ impl Times {
 /// A field, or only comments.
 struct Field {
     lines: Vec<String>,
-    /// The element's name, its field's, its type, and how often it occurs.
-    element: Option<(Name, String, String, Times)>,
+    element: Option<FieldElement>,
+}
+
+/// The element of a field.
+struct FieldElement {
+    name: Name,
+    /// The identifier of the field.
+    field: String,
+    /// The type of one element.
+    data_type: String,
+    times: Times,
+    is_nillable: bool,
+}
+
+impl FieldElement {
+    fn rust_type(&self) -> String {
+        let data_type = &self.data_type;
+        match self.times {
+            Times::Once => data_type.clone(),
+            Times::Optional => format!("Option<{data_type}>"),
+            Times::Many if self.is_nillable => format!("Vec<Option<{data_type}>>"),
+            Times::Many => format!("Vec<{data_type}>"),
+        }
+    }
 }
 
 /// The fields of a struct that is being written.
@@ -300,12 +322,8 @@ impl<'s> Types<'s> {
                 body.push_str(&line);
                 body.push('\n');
             }
-            if let Some((_, field, data_type, times)) = field.element {
-                let data_type = match times {
-                    Times::Once => data_type,
-                    Times::Optional => format!("Option<{data_type}>"),
-                    Times::Many => format!("Vec<{data_type}>"),
-                };
+            if let Some(element) = field.element {
+                let (field, data_type) = (&element.field, element.rust_type());
                 let _ = writeln!(body, "    pub {field}: {data_type},");
             }
         }
@@ -482,7 +500,13 @@ impl<'s> Types<'s> {
         }
         fields.fields.push(Field {
             lines: vec!["    #[choice]".to_owned()],
-            element: Some((Name::local(""), field, name, times)),
+            element: Some(FieldElement {
+                name: Name::local(""),
+                field,
+                data_type: name,
+                times,
+                is_nillable: false,
+            }),
         });
     }
 
@@ -505,11 +529,12 @@ impl<'s> Types<'s> {
         }
         let again = fields.fields.iter_mut().find(|field| {
             let known = field.element.as_ref();
-            known.is_some_and(|(name, ..)| *name == element.name)
+            known.is_some_and(|known| known.name == element.name)
         });
         if let Some(again) = again {
-            if let Some((_, _, _, times)) = &mut again.element {
-                *times = Times::Many;
+            if let Some(known) = &mut again.element {
+                known.times = Times::Many;
+                known.is_nillable |= element.is_nillable;
             }
             fields.comment(&format!(
                 "Element {local} is here again: all are in the field above."
@@ -540,8 +565,9 @@ impl<'s> Types<'s> {
         if let TypeContent::Simple(simple) = &self.model.type_of(element.data_type).content {
             lines.extend(constraint(simple));
         }
-        if element.is_nillable {
-            let text = "`xsi:nil` in place of a value is not read.";
+        if element.is_nillable && times == Times::Once {
+            let text =
+                "The device may send `xsi:nil` in place of a value: such a message is refused.";
             lines.extend(comment("    //", text));
         }
         let is_number = number_of(&data_type);
@@ -558,7 +584,13 @@ impl<'s> Types<'s> {
         }
         fields.fields.push(Field {
             lines,
-            element: Some((element.name.clone(), field, data_type, times)),
+            element: Some(FieldElement {
+                name: element.name.clone(),
+                field,
+                data_type,
+                times,
+                is_nillable: element.is_nillable,
+            }),
         });
     }
 

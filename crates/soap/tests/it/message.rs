@@ -49,6 +49,8 @@ struct Everything {
     #[sample_period_ms(4)]
     wave: Samples<f64>,
     counts: Vec<i32>,
+    #[unit("Cel")]
+    probes: Vec<Option<f64>>,
     limits: Vec<Range>,
     inner: Option<Crate>,
 }
@@ -111,6 +113,7 @@ prop_compose! {
         picture in proptest::collection::vec(any::<u8>(), 0..40),
         wave in proptest::collection::vec(-1e6..1e6, 0..40),
         counts in proptest::collection::vec(any::<i32>(), 0..5),
+        probes in proptest::collection::vec(proptest::option::of(-1e9..1e9), 0..4),
         limits in proptest::collection::vec(limits(), 0..3),
         inner in proptest::option::of(boxes()),
     ) -> Everything {
@@ -118,7 +121,7 @@ prop_compose! {
         let at = if at < 0 { UNIX_EPOCH - distance } else { UNIX_EPOCH + distance };
         Everything {
             running, r#type, mode, small, large, ratio, age: Duration::from_nanos(age), at, picture,
-            wave: Samples(wave), counts, limits, inner,
+            wave: Samples(wave), counts, probes, limits, inner,
         }
     }
 }
@@ -315,6 +318,80 @@ fn an_optional_element_that_is_nil_has_no_value() {
         assert_eq!(read(&content), Err(error.to_owned()));
     }
     assert!(!text_of("R", &nothing).contains("nil"));
+}
+
+#[derive(Message, Debug, PartialEq)]
+struct Channels {
+    celsius: Vec<Option<f64>>,
+    labels: Vec<String>,
+    label: String,
+}
+
+/// The same in a namespace of its own.
+#[derive(Message, Debug, PartialEq)]
+#[message(namespace = "")]
+struct Unqualified {
+    celsius: Vec<Option<f64>>,
+}
+
+#[test]
+fn a_repeated_element_that_is_nil_keeps_its_place() {
+    let channels = Channels {
+        celsius: vec![Some(1.5), None, Some(2.5)],
+        labels: Vec::new(),
+        label: "a".into(),
+    };
+    let text = text_of("C", &channels);
+    assert_eq!(
+        text,
+        "<m:C xmlns:m=\"https://example.org/everything\"><m:celsius>1.5</m:celsius>\
+         <m:celsius xmlns:i=\"http://www.w3.org/2001/XMLSchema-instance\" i:nil=\"true\"/>\
+         <m:celsius>2.5</m:celsius><m:label>a</m:label></m:C>"
+    );
+    assert_eq!(message::to_text(&namespace(), "C", &channels), text);
+    let read = |text: &str| {
+        let tree = from_text::<Channels>("C", text.as_bytes());
+        let limits = Limits::default();
+        let direct = message::from_text(&namespace(), "C", text.as_bytes(), limits);
+        assert_eq!(tree, direct, "{text}");
+        direct.map_err(|error| error.to_string())
+    };
+    assert_eq!(read(&text), Ok(channels));
+    // A text would be empty otherwise, which is a value, too.
+    const NIL: &str = "xmlns:i='http://www.w3.org/2001/XMLSchema-instance' i:nil='1'";
+    for (content, error) in [
+        (
+            format!("<labels/><labels {NIL}/><label/>"),
+            "C/labels is nil, but needs a value",
+        ),
+        (
+            format!("<label {NIL}/>"),
+            "C/label is nil, but needs a value",
+        ),
+        (
+            format!("<celsius {NIL}>1</celsius><label/>"),
+            "C/celsius: \"1\" is not a valid content of an element that is nil",
+        ),
+    ] {
+        let text = format!("<C xmlns='{NAMESPACE}'>{content}</C>");
+        assert_eq!(read(&text), Err(error.to_owned()));
+    }
+
+    let celsius = vec![None, Some(2.5)];
+    let unqualified = Unqualified { celsius };
+    let text = message::to_text(&namespace(), "U", &unqualified);
+    let tree = message::to_element(&namespace(), "U", &unqualified);
+    for text in [text, tree.to_text()] {
+        assert_eq!(from_text("U", text.as_bytes()).as_ref(), Ok(&unqualified));
+    }
+}
+
+#[test]
+fn the_schema_says_which_elements_may_be_nil() {
+    let mut types = Types::new(namespace());
+    types.element::<Channels>("C", "");
+    let schema = types.to_schema().unwrap().to_text();
+    assert_eq!(schema.matches("nillable=\"true\"").count(), 1, "{schema}");
 }
 
 #[test]
