@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use chappe_soap::message::{
     self, Fault, Faults, Message, ReadError, Samples, Types, TypesError, Writer,
 };
-use chappe_soap::schema::{FieldPlace, Schemas, XsdType};
+use chappe_soap::schema::{FieldPlace, Model, Part, Schemas, TypeContent, XsdType};
 use chappe_xml::{Element, Limits, Name, Namespace, text};
 use proptest::prelude::*;
 
@@ -429,26 +429,73 @@ fn one_name_for_two_types_is_refused() {
 enum Refused {
     /// the value is out of range
     OutOfRange(Range),
+    TooHot {
+        #[unit("Cel")]
+        celsius: f64,
+        #[attribute]
+        sensor: Option<String>,
+        limits: Vec<Option<Range>>,
+    },
     NotNow,
 }
 
-#[test]
-fn faults_survive_a_message() {
+fn refusals() -> [Refused; 3] {
     let limits = Range {
         low: 1.0,
         high: None,
     };
-    for sent in [Refused::OutOfRange(limits), Refused::NotNow] {
-        let fault = sent.to_fault(&namespace());
+    let hot = Refused::TooHot {
+        celsius: 90.5,
+        sensor: Some("coil".into()),
+        limits: vec![None, Some(limits.clone())],
+    };
+    [Refused::OutOfRange(limits), hot, Refused::NotNow]
+}
+
+#[test]
+fn faults_survive_a_message() {
+    for (sent, expected) in refusals().into_iter().zip(refusals()) {
+        let fault = sent.into_fault(&namespace());
         let text = fault.to_element().to_text();
         let parsed = Element::parse(text.as_bytes()).unwrap();
         let mut read = chappe_soap::Fault::from_element(&parsed).unwrap();
-        assert_eq!(Refused::from_fault(&read, &namespace()), Some(sent));
+        assert_eq!(Refused::from_fault(&read, &namespace()), Some(expected));
         read.subcode = Some(Name::new("urn:other", "NotNow"));
         assert_eq!(Refused::from_fault(&read, &namespace()), None);
     }
-    let reason = Refused::NotNow.to_fault(&namespace()).reason;
+    let reason = Refused::NotNow.into_fault(&namespace()).reason;
     assert_eq!(reason, "not now");
+}
+
+#[test]
+fn the_named_fields_of_a_fault_are_a_type_of_the_schema() {
+    let mut types = Types::new(namespace());
+    assert_eq!(
+        Refused::declare(&mut types),
+        ["OutOfRange", "TooHot", "NotNow"]
+    );
+    let mut schemas = Schemas::default();
+    schemas
+        .add("faults.xsd", &types.to_schema().unwrap())
+        .unwrap();
+    let mut model = Model::new(&schemas);
+    let hot = model.element(&Name::new(NAMESPACE, "TooHot")).unwrap();
+    let TypeContent::Complex(content) = &model.type_of(hot.data_type).content else {
+        panic!("it has fields")
+    };
+    assert_eq!(content.attributes[0].name.local, "sensor");
+    let Some(Part::Element(celsius)) = content.parts.first() else {
+        panic!("{:?}", content.parts)
+    };
+    assert_eq!(celsius.unit.as_deref(), Some("Cel"));
+
+    #[derive(Fault)]
+    enum Other {
+        TooHot { _kelvin: f64 },
+    }
+    Other::declare(&mut types);
+    let error = types.to_schema().unwrap_err();
+    assert!(matches!(error, TypesError::Type { .. }), "{error}");
 }
 
 /// A value with its unit.

@@ -110,7 +110,7 @@ fn written_types_are_those_of_the_schema() {
     );
     // Other stacks say only in the detail which fault it is.
     let hot = StartPumpFault::TooHot(TooHot { celsius: 90.0 });
-    let mut fault = hot.to_fault(&"urn:plant".into());
+    let mut fault = hot.clone().into_fault(&"urn:plant".into());
     fault.subcode = None;
     assert_eq!(
         StartPumpFault::from_fault(&fault, &"urn:plant".into()),
