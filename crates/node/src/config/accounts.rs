@@ -21,7 +21,7 @@ pub struct AccountRules {
     pub streams_percent: u8,
     /// Percent of the concurrent requests of each kind that one account may have: of `limits.queries`,
     /// `limits.writes` and their memory, `http.max_live_clients`, and the answers to links of kind
-    /// `http_pull`. At least one request of each kind; one more is refused with status 429. Requests without
+    /// `http_pull`. At least one request of each kind; further ones are refused with status 429. Requests without
     /// a credential count as one account as soon as there are accounts.
     #[schemars(range(min = 1, max = 100))]
     pub requests_percent: u8,
