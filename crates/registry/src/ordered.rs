@@ -59,7 +59,7 @@ impl<K: Clone> Leaf<K> {
     }
 
     /// Whether the first key is `before`.
-    fn starts(&self, before: impl Fn(&K) -> bool) -> bool {
+    fn starts(&self, before: &impl Fn(&K) -> bool) -> bool {
         self.first
             .as_ref()
             .or_else(|| self.keys.first())
@@ -86,10 +86,10 @@ impl<K: Clone> Branch<K> {
     }
 
     /// Whether the first key is `before`.
-    fn starts(&self, before: impl Fn(&K) -> bool) -> bool {
+    fn starts(&self, before: &impl Fn(&K) -> bool) -> bool {
         match &self.first {
             Some(first) => before(first),
-            None => self.leaves.first().is_some_and(|leaf| leaf.starts(before)),
+            None => self.leaves.first().is_some_and(|leaf| leaf.starts(&before)),
         }
     }
 }
