@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -294,11 +294,15 @@ pub(crate) fn scan(directory: &Path, extensions: &[&str]) -> io::Result<BTreeMap
 
 /// Reads a file, or returns the reason why it cannot be read.
 pub(crate) fn read(path: &Path) -> Result<String, String> {
-    let bytes = fs::metadata(path).map_err(|error| error.to_string())?.len();
-    if bytes > FILE_BYTES_MAX {
+    let mut bytes = Vec::new();
+    // Whatever length the system says it has.
+    fs::File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(format!("the file is longer than {FILE_BYTES_MAX} bytes"));
     }
-    fs::read_to_string(path).map_err(|error| error.to_string())
+    String::from_utf8(bytes).map_err(|_| "it is not text in UTF-8".to_owned())
 }
 
 /// A file was not written or removed.
@@ -333,7 +337,11 @@ pub(crate) fn write(
     let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
     let hidden = directory.join(format!(".{name}.{number}.toml.new"));
     let written = fs::create_dir_all(directory)
-        .and_then(|()| fs::File::create(&hidden))
+        .and_then(|()| {
+            // Of a process that was killed.
+            let _ = fs::remove_file(&hidden);
+            fs::File::create_new(&hidden)
+        })
         .and_then(|mut file| {
             file.write_all(text.as_bytes())?;
             file.sync_all()
@@ -341,7 +349,6 @@ pub(crate) fn write(
         .and_then(|()| fs::rename(&hidden, path))
         .and_then(|()| fs::File::open(directory)?.sync_all());
     written.map_err(|error| {
-        // If it cannot be removed either, the next file of this number overwrites it.
         let _ = fs::remove_file(&hidden);
         FileError::of(path, &error)
     })

@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json};
 use super::expectation::{Difference, Expectation, FILE_BYTES_MAX, differences, parse};
 use super::rows;
 use crate::cli::Test;
+use crate::command::text_file;
 use crate::output::{self, Failure, Outcome};
 
 /// The ending of the names of files with expectations.
@@ -148,7 +149,7 @@ fn of_file(path: &Path) -> Result<Vec<Tested>, Failure> {
         return Err(failure.hint("give both files the same name"));
     };
     let descriptor = super::descriptor(Path::new(&of))?;
-    let text = super::text(path, FILE_BYTES_MAX)?;
+    let text = text_file::read(path, FILE_BYTES_MAX)?;
     let tests = parse(&file, &text, &descriptor)?;
     if tests.is_empty() {
         let failure = Failure::new(format!("{file} has no [[test]]")).coded("expectation_invalid");
