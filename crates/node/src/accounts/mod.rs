@@ -347,7 +347,7 @@ impl Accounts {
         })
     }
 
-    /// Gives an account a new token; the old one is not valid any more.
+    /// Gives an account a new token; the old one is no longer valid.
     pub(crate) fn renew(&self, name: &str, token: &TokenHash) -> Result<(), AccountError> {
         self.change_one(name, |account| match account.revoked_at {
             Some(_) => Err(AccountError::Revoked(account.name.clone())),
@@ -390,7 +390,7 @@ impl Accounts {
         self.all().iter().any(is_in)
     }
 
-    /// Revokes an account: its credentials are not valid any more, and its open connections end.
+    /// Revokes an account: its credentials are no longer valid, and its open connections end.
     pub(crate) fn revoke(&self, name: &str) -> Result<(), AccountError> {
         self.change_one(name, |account| {
             account.token = None;

@@ -103,7 +103,7 @@ pub(crate) struct StreamParams {
     /// Maximum number of entries; without it, as many as fit 16 MiB.
     #[param(minimum = 1)]
     limit: Option<usize>,
-    /// The value of `next` in the answer before.
+    /// The value of `next` in the previous response.
     cursor: Option<String>,
 }
 

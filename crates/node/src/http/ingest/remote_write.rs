@@ -38,8 +38,9 @@ pub(crate) struct RemoteParams {
     wrapper: Option<String>,
 }
 
-/// Takes samples of Prometheus remote write, in version 1.0 or 2.0; answers once they are stored. The answer says in
-/// `X-Prometheus-Remote-Write-Samples-Written` how many are; native histograms are refused.
+/// Accepts samples of Prometheus remote write, in version 1.0 or 2.0; responds once they are
+/// stored. `X-Prometheus-Remote-Write-Samples-Written` in the response has the number of stored
+/// samples; native histograms are refused.
 #[utoipa::path(post, path = "/api/v1/write", tag = "ingest", params(RemoteParams),
     request_body(content((Vec<u8> = "application/x-protobuf")),
         description = "a request of remote write, compressed with snappy"),

@@ -46,7 +46,7 @@ struct Settings {
     /// How an element is written. Default: JSON.
     #[serde(default = "json")]
     format: Encoding,
-    /// Publish the text of this field alone, in place of the element.
+    /// Publish only the text of this field, in place of the element.
     field: Option<String>,
     /// The quality of service: 0, 1 or 2.
     #[serde(default = "qos")]

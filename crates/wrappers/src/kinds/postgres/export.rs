@@ -52,7 +52,7 @@ struct Settings {
     /// Default: `{stream}`.
     #[serde(default = "table_default")]
     table: String,
-    /// Whether to make a table that does not exist. Default: false.
+    /// Whether to create a missing table. Default: false.
     #[serde(default)]
     create: bool,
 }
