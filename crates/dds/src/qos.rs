@@ -83,7 +83,7 @@ pub enum Durability {
     /// It gets none.
     #[default]
     Volatile,
-    /// It gets them, from the memory of a writer that still exists.
+    /// It gets those that a writer still running holds in memory.
     TransientLocal,
 }
 
