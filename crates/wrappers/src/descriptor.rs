@@ -94,7 +94,7 @@ pub struct WrapperKeys {
     /// Types of that device, `{namespace}local`, by which virtual sensors find its streams.
     #[serde(default)]
     pub types: Vec<String>,
-    /// Scopes of that device, URIs, by which virtual sensors find its streams.
+    /// Scopes of that device (URIs), by which virtual sensors find its streams.
     #[serde(default)]
     pub scopes: Vec<String>,
     /// How messages become elements (docs/reference/formats.md).
