@@ -63,6 +63,9 @@ pub(crate) struct ServiceInstall {
     /// Print the unit, and change nothing.
     #[arg(long)]
     pub print: bool,
+    /// Replace the service of another configuration.
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// Verbs of `new`.
