@@ -103,7 +103,7 @@ pub(crate) enum AccountError {
     #[error("{0:?} is not available as the name of an account")]
     Reserved(String),
     /// It exists already.
-    #[error("the account {0:?} exists")]
+    #[error("the account {0:?} already exists")]
     Exists(String),
     /// It was revoked.
     #[error("the account {0:?} was revoked")]

@@ -193,7 +193,7 @@ pub(super) async fn history(
     let before = paging.after("history")?;
     let before = before.map(|text| {
         let position = text.parse::<u64>();
-        position.map_err(|_| Problem::bad_request(format!("cursor: {text:?} is no position")))
+        position.map_err(|_| Problem::bad_request(format!("cursor: {text:?} is not a position")))
     });
     let before = before.transpose()?;
     let limit = paging.limit.unwrap_or(PAGE).min(MAX_VERSIONS);

@@ -50,7 +50,7 @@ fn text(path: &Path, bytes_max: u64) -> Result<String, Failure> {
         let message = format!("{} is longer than {bytes_max} bytes", path.display());
         return Err(Failure::new(message)
             .coded("file_too_large")
-            .hint("cut it into shorter files"));
+            .hint("split it into shorter files"));
     }
     std::fs::read_to_string(path).map_err(wrong)
 }

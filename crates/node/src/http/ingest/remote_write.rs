@@ -47,7 +47,7 @@ pub(crate) struct RemoteParams {
     responses((status = 204, description = "every sample is stored"),
         (status = 400, body = Problem, description = "some samples are refused, the others are stored"),
         (status = 404, body = Problem, description = "no wrapper takes it"), (status = 413, body = Problem),
-        (status = 415, body = Problem, description = "the body is no request of version 1.0 or 2.0, or not \
+        (status = 415, body = Problem, description = "the body is not a request of version 1.0 or 2.0, or not \
             compressed with snappy"),
         (status = 503, body = Problem), (status = 507, body = Problem)))]
 pub(in crate::http) async fn write(
@@ -124,7 +124,7 @@ fn version(headers: &HeaderMap) -> Result<bool, Problem> {
         (true, Some("io.prometheus.write.v2.Request")) => Ok(true),
         _ => {
             let shown: String = kind.chars().take(100).collect();
-            let detail = format!("{shown:?} is no request of remote write 1.0 or 2.0");
+            let detail = format!("{shown:?} is not a request of remote write 1.0 or 2.0");
             let problem = Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail);
             Err(problem.hint("send application/x-protobuf;proto=prometheus.WriteRequest"))
         }

@@ -94,7 +94,9 @@ impl Address {
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let (host, port) = match rest.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => {
-                let port = port.parse().map_err(|_| format!("{port:?} is no port"))?;
+                let port = port
+                    .parse()
+                    .map_err(|_| format!("{port:?} is not a port"))?;
                 (host, port)
             }
             _ => (rest, default_port),

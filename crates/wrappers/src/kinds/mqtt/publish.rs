@@ -421,6 +421,6 @@ fn text(value: &Value) -> Result<String, String> {
         Value::Integer(number) => Ok(number.to_string()),
         Value::Double(number) => Ok(number.to_string()),
         Value::Text(text) => Ok(text.clone()),
-        Value::Bytes(_) | Value::Samples(_) => Err("a field of this type is no text".to_owned()),
+        Value::Bytes(_) | Value::Samples(_) => Err("a field of this type is not text".to_owned()),
     }
 }

@@ -354,7 +354,7 @@ impl Settings {
                 if digits.len() != FINGERPRINT_DIGITS || !is_hex {
                     return Err(fault(
                         "server_fingerprint",
-                        "it is no SHA-256 in hexadecimal digits",
+                        "it is not a SHA-256 in hexadecimal digits",
                     ));
                 }
                 Some(Known::Fingerprint(digits.to_ascii_lowercase()))
