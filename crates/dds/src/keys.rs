@@ -66,7 +66,7 @@ pub enum KeysError {
     #[error("{0:?} is not a pattern of topics: letters, digits and `_/:.-*?`")]
     Pattern(String),
     /// The participant has files already.
-    #[error("{} exists already", .0.display())]
+    #[error("{} already exists", .0.display())]
     Exists(PathBuf),
     /// A file could not be read or written.
     #[error("{}: {error}", path.display())]
