@@ -155,7 +155,7 @@ impl Folder {
 }
 
 fn cannot_make(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("cannot make {}: {error}", path.display()))
+    Failure::new(format!("cannot create {}: {error}", path.display()))
         .coded("file_unwritable")
         .hint("name a writable directory: --data DIR")
 }
