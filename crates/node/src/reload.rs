@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use chappe_stream::DescriptorError;
@@ -306,16 +307,31 @@ pub(crate) enum FileError {
     Invalid(Box<Problem>),
     /// It cannot be written.
     Io(String),
+    /// The disk is full.
+    Full(String),
 }
 
-/// Writes a file atomically; `name` is that of its temporary.
+impl FileError {
+    /// Why the system refuses something at a path.
+    pub(crate) fn of(path: &Path, error: &std::io::Error) -> Self {
+        let text = format!("{}: {error}", path.display());
+        match error.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Self::Full(text),
+            _ => Self::Io(text),
+        }
+    }
+}
+
+/// Writes a file atomically; of several at once, the last one stays. `name` begins that of its temporary.
 pub(crate) fn write(
     directory: &Path,
     path: &Path,
     name: &str,
     text: &str,
 ) -> Result<(), FileError> {
-    let hidden = directory.join(format!(".{name}.toml.new"));
+    static WRITTEN: AtomicU64 = AtomicU64::new(0);
+    let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
+    let hidden = directory.join(format!(".{name}.{number}.toml.new"));
     let written = fs::create_dir_all(directory)
         .and_then(|()| fs::File::create(&hidden))
         .and_then(|mut file| {
@@ -324,7 +340,11 @@ pub(crate) fn write(
         })
         .and_then(|()| fs::rename(&hidden, path))
         .and_then(|()| fs::File::open(directory)?.sync_all());
-    written.map_err(|error| FileError::Io(format!("{}: {error}", path.display())))
+    written.map_err(|error| {
+        // If it cannot be removed either, the next file of this number overwrites it.
+        let _ = fs::remove_file(&hidden);
+        FileError::of(path, &error)
+    })
 }
 
 /// Removes a file.
@@ -332,6 +352,30 @@ pub(crate) fn remove(path: &Path) -> Result<(), FileError> {
     match fs::remove_file(path) {
         // Another request has removed it, and the directory was not read since.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        removed => removed.map_err(|error| FileError::Io(format!("{}: {error}", path.display()))),
+        removed => removed.map_err(|error| FileError::of(path, &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_files_written_at_once_each_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.toml");
+        let texts = ["a".repeat(9_000), "b".repeat(5_000), "c".repeat(1_000)];
+        std::thread::scope(|scope| {
+            for text in &texts {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        assert!(write(folder.path(), &path, "a", text).is_ok());
+                        let read = fs::read_to_string(&path).unwrap();
+                        assert!(texts.contains(&read), "{} bytes", read.len());
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

@@ -137,7 +137,9 @@ fn import_gsn(flags: &ImportGsn, json: bool) -> Outcome {
     let found = descriptors(&flags.directory)?;
     if found.is_empty() {
         let message = format!("{} has no *.xml file", flags.directory.display());
-        return Err(Failure::new(message).hint("name GSN's directory of virtual sensors"));
+        return Err(Failure::new(message)
+            .coded("file_not_found")
+            .hint("name GSN's directory of virtual sensors"));
     }
     if !flags.dry_run {
         output::folder(&flags.into)?;
@@ -180,7 +182,9 @@ fn import_file(
     let name = imported.descriptor.name.clone();
     if names.contains(&name) {
         let message = format!("{}: another file has the name {name:?}", path.display());
-        return Err(Failure::new(message).hint("rename one of the sensors"));
+        return Err(Failure::new(message)
+            .coded("file_exists")
+            .hint("rename one of the sensors"));
     }
     let to = flags.into.join(format!("{name}.toml"));
     names.push(name);
@@ -254,7 +258,9 @@ fn descriptors(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
     found.sort();
     if found.len() > FILES_MAX {
         let message = format!("{} has more than {FILES_MAX} files", directory.display());
-        return Err(Failure::new(message).hint("import them in parts"));
+        return Err(Failure::new(message)
+            .coded("too_many_files")
+            .hint("import them in parts"));
     }
     Ok(found)
 }
@@ -273,14 +279,16 @@ fn read(path: &Path) -> Result<String, Failure> {
             "{} is longer than {DESCRIPTOR_BYTES_MAX} bytes",
             path.display()
         );
-        return Err(Failure::new(message));
+        return Err(Failure::new(message).coded("file_too_large"));
     }
     fs::read_to_string(path).map_err(wrong)
 }
 
 fn failure(error: DescriptorError) -> Failure {
     let hint = error.hint.clone();
-    Failure::from(error).hint_if(hint)
+    Failure::from(error)
+        .coded("descriptor_invalid")
+        .hint_if(hint)
 }
 
 #[cfg(test)]

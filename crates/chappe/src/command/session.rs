@@ -131,7 +131,7 @@ impl Session {
                         }
                         Some(Seen::Found(_) | Seen::Changed(_)) => {}
                         Some(_) => continue,
-                        None => return Err(Failure::new("the discovery client ended")),
+                        None => return Err(Failure::new("the discovery client ended").coded("discovery_ended")),
                     }
                 }
                 endpoint = published.next(), if published.is_open() => {
@@ -208,13 +208,15 @@ impl Session {
             Some(Ok(description)) => Ok(description),
             Some(Err(error)) => Err(failure(error)),
             None if others.is_empty() => {
-                let failure = Failure::new(format!("no device {name:?} found"));
+                let failure =
+                    Failure::new(format!("no device {name:?} found")).coded("device_unknown");
                 Err(match unread {
                     Some(error) => failure.hint(format!("a device cannot be described: {error}")),
                     None => failure.hint("find out why: chappe doctor"),
                 })
             }
             None => Err(Failure::new(format!("no device {name:?} found"))
+                .coded("device_unknown")
                 .hint(format!("devices: {}", others.join(", ")))),
         }
     }
@@ -239,7 +241,7 @@ impl Session {
         })
         .await?;
         chosen.ok_or_else(|| {
-            let failure = Failure::new(format!("no device {name:?} found"));
+            let failure = Failure::new(format!("no device {name:?} found")).coded("device_unknown");
             failure.hint("find out why: chappe doctor")
         })
     }
@@ -306,7 +308,7 @@ fn has_name(description: &Description, name: &str) -> bool {
 /// A device known only by its transport address.
 pub(crate) fn at(url: &str) -> Result<Found, Failure> {
     let contact = chappe_identity::Contact::parse(url, 0)
-        .map_err(|refusal| Failure::new(format!("{url}: {refusal}")))?;
+        .map_err(|refusal| Failure::new(format!("{url}: {refusal}")).coded("address_refused"))?;
     Ok(Found {
         endpoint: url.to_owned(),
         dialect: Dialect::V2009,

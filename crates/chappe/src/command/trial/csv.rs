@@ -39,7 +39,9 @@ fn rows(file: &str, text: &str, declared: &[Field]) -> Result<Vec<Row>, Failure>
                 "{file}: line 1: column {} has no name of its own",
                 index + 1
             );
-            return Err(Failure::new(message).hint("name each column in the first line"));
+            return Err(Failure::new(message)
+                .coded("input_invalid")
+                .hint("name each column in the first line"));
         }
     }
     let elements = cells(file, names.len(), body)?;
@@ -86,16 +88,19 @@ fn cells(file: &str, columns: usize, body: &str) -> Result<Vec<(u64, StreamEleme
         .and_then(|()| reader.finish(now, &mut lines));
     read.map_err(|broken| {
         Failure::new(format!("{file}: line {}: {}", broken.line, broken.reason))
+            .coded("input_invalid")
     })?;
     if lines.len() > ELEMENTS_MAX {
         let message = format!("{file} has {} rows, more than {ELEMENTS_MAX}", lines.len());
-        return Err(Failure::new(message).hint("cut it into shorter files"));
+        return Err(Failure::new(message)
+            .coded("file_too_large")
+            .hint("cut it into shorter files"));
     }
     let mut elements = Vec::with_capacity(lines.len());
     for line in lines {
-        let element = line
-            .element
-            .map_err(|error| Failure::new(format!("{file}: line {}: {error}", line.line)))?;
+        let element = line.element.map_err(|error| {
+            Failure::new(format!("{file}: line {}: {error}", line.line)).coded("input_invalid")
+        })?;
         elements.push((line.line, element));
     }
     Ok(elements)
@@ -144,7 +149,7 @@ fn row(
         let place = &row.place;
         let wrong = |what: &str| {
             let text = text.unwrap_or_default();
-            Failure::new(format!("{place}: {name}: {text:?} is not {what}"))
+            Failure::new(format!("{place}: {name}: {text:?} is not {what}")).coded("input_invalid")
         };
         match (*name, text) {
             ("epoch" | "sequence", _) => {}

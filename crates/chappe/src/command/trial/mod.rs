@@ -42,12 +42,15 @@ fn descriptor(path: &Path) -> Result<Descriptor, Failure> {
 
 /// Reads a file of at most `bytes_max` bytes.
 fn text(path: &Path, bytes_max: u64) -> Result<String, Failure> {
-    let wrong =
-        |error: std::io::Error| Failure::new(format!("cannot read {}: {error}", path.display()));
+    let wrong = |error: std::io::Error| {
+        Failure::new(format!("cannot read {}: {error}", path.display())).coded("file_unreadable")
+    };
     let bytes = std::fs::metadata(path).map_err(wrong)?.len();
     if bytes > bytes_max {
         let message = format!("{} is longer than {bytes_max} bytes", path.display());
-        return Err(Failure::new(message).hint("cut it into shorter files"));
+        return Err(Failure::new(message)
+            .coded("file_too_large")
+            .hint("cut it into shorter files"));
     }
     std::fs::read_to_string(path).map_err(wrong)
 }
@@ -58,7 +61,9 @@ pub(super) fn fields(written: &[String]) -> Result<Vec<Field>, Failure> {
         let json = stream::field(text)?;
         Field::deserialize(json).map_err(|error| {
             let types = "boolean, integer, double, text, bytes and samples";
-            Failure::new(format!("{text:?}: {error}")).hint(format!("the types are {types}"))
+            Failure::new(format!("{text:?}: {error}"))
+                .coded("argument_invalid")
+                .hint(format!("the types are {types}"))
         })
     };
     written.iter().map(field).collect()
