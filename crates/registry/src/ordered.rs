@@ -5,9 +5,9 @@
 //! count. Counts in the branches make the number of keys in a range exact and cheap; they are the
 //! registry's statistics.
 //!
-//! A leaf's and a branch's first key stands beside the reference to it, so that a search reads few lines of memory
-//! however many keys there are. Keys that own memory are not copied there: a second owner would make each of their
-//! changes a copy.
+//! The first key of each leaf and branch is stored next to the pointer to it, so a search touches few cache lines in
+//! large sets. Keys that own memory are not copied there: with a second owner, every change of such a key would copy
+//! what it owns.
 //!
 //! Positions are found by a predicate `before`, true for all keys up to the position and false
 //! after it, so one set serves many kinds of prefix. Keys are not compared in any other way.

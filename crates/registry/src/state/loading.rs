@@ -1,4 +1,4 @@
-//! A state that is read from a journal: its indexes are built at the end, all at once.
+//! Loading a state from a journal. The indexes are built once, after the last record.
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -8,9 +8,9 @@ use super::{Indexed, Slot, State, StoredEntity, keys_of};
 use crate::keys::EntityKeys;
 use crate::partition::Put;
 
-/// Entities whose keys are made together; reason: passing them to the other thread costs little then.
+/// Entities in a batch of keys; reason: large enough that passing it between threads costs little.
 const BATCH: usize = 256;
-/// Batches made while an earlier one is put into the indexes; reason: neither waits for the other.
+/// Batches that are prepared while an earlier one is indexed; reason: neither thread waits for the other.
 const AHEAD: usize = 4;
 
 /// Entities with their keys.
@@ -54,7 +54,7 @@ impl State {
                 }
                 return;
             }
-            // Without another thread it takes longer.
+            // The system has no thread to spare.
             let indexed = Indexed::of(&self.dictionary);
             for Slot(_, stored) in self.entities.iter() {
                 self.index(&stored, &indexed, Put::Load);
