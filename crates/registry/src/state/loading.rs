@@ -5,6 +5,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use super::{Indexed, Slot, State, StoredEntity, keys_of};
+use crate::dictionary::Dictionary;
 use crate::keys::EntityKeys;
 use crate::partition::Put;
 
@@ -20,6 +21,7 @@ impl State {
     /// An empty state for the records of a journal. Its entities are found after [`State::finish_loading`].
     pub(crate) fn loading() -> Self {
         Self {
+            dictionary: Dictionary::loading(),
             is_loading: true,
             ..Self::default()
         }
@@ -30,6 +32,7 @@ impl State {
         if !std::mem::take(&mut self.is_loading) {
             return;
         }
+        self.dictionary.finish_loading();
         let (sender, batches) = sync_channel::<Keyed>(AHEAD);
         let (dictionary, entities) = (self.dictionary.clone(), self.entities.clone());
         let make = move || {
