@@ -14,9 +14,9 @@ use crate::state::State;
 
 /// Records read from the journal at a time.
 const READ_BATCH: usize = 256;
-/// Batches that are read and decoded while an earlier one is applied; reason: neither thread waits for the other, and
-/// the batches take only a few megabytes.
-const AHEAD: usize = 4;
+/// Batches that wait while an earlier one is applied; reason: one keeps both threads busy, and a batch of large
+/// entities takes tens of megabytes.
+const AHEAD: usize = 1;
 
 /// Records with their positions, in order.
 type Records = Vec<(u64, Record)>;
