@@ -26,7 +26,7 @@ for folder in ("", "loss", "links"):
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / folder))
 import life  # noqa: E402
 from model import Lost  # noqa: E402
-from network import enter, expect, run_in, until  # noqa: E402
+from network import CheckFailed, enter, expect, run_in, until  # noqa: E402
 from node import attach  # noqa: E402
 from pair import Node, content, place  # noqa: E402
 
@@ -190,18 +190,23 @@ def check(chappe: str, work: pathlib.Path, rounds: int, chance: random.Random) -
             time.sleep(chance.uniform(0.5, 2))
         for device in devices:
             device.stop()
-        ends = {}
+        ends, copied = {}, {}
 
         def settled() -> bool:
             """Waits until no more elements arrive at either node."""
             before = dict(ends)
             ends.update({name: node.last(name) for name in (SOURCE, *SENSORS)})
             there = reader.streams()
-            same = all(there.get(f"{kind}.{name}", {"last": 0})["last"] >= end for kind in LINKS
-                       for name, end in ends.items())
+            copied.update({f"{kind}.{name}": there.get(f"{kind}.{name}", {"last": 0})["last"] for kind in LINKS
+                           for name in ends})
+            same = all(copied[f"{kind}.{name}"] >= end for kind in LINKS for name, end in ends.items())
             time.sleep(1.5)
             return same and before == ends and ends["copy"] >= ends[SOURCE] - 1
-        until(20, "everything is evaluated and copied", settled)
+        try:
+            until(20, "everything is evaluated and copied", settled)
+        except CheckFailed as failure:
+            links = reader.get("/api/v1/links")
+            raise Lost(f"{failure}: stored {ends}, copied {copied}, links {links}") from failure
         counts = judge(node)
         for stream in (SOURCE, *SENSORS):
             compare_copies(node, reader, stream)

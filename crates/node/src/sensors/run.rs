@@ -19,9 +19,9 @@ use chappe_machine::{Input, Output, drain};
 use chappe_registry::{Entity, EntityKind, FeedItem, Principal, Subscription};
 use chappe_stream::binding::{BindingChangeKind, BindingLimits};
 use chappe_stream::{
-    Binding, Descriptor, Extent, Fallback, Position, Selection, SensorCommand, SensorEvent,
-    SensorInput, SensorLimits, StoreError, StreamElement, StreamFollower, StreamSchema,
-    VirtualSensor, WindowClock,
+    Binding, Candidate, Descriptor, Extent, Fallback, Position, Selection, SensorCommand,
+    SensorEvent, SensorInput, SensorLimits, StoreError, StreamElement, StreamFollower,
+    StreamSchema, VirtualSensor, WindowClock,
 };
 use chappe_transport::{Clock, Hop};
 use chappe_wrappers::WrapperFile;
@@ -225,6 +225,7 @@ pub(super) async fn run(
         rollbacks_seen: 0,
         last_position: None,
         must_rebind: false,
+        is_finishing: false,
         bindings: bindings.collect(),
         fallbacks: choices::fallbacks(&descriptor),
         from_newest: BTreeSet::new(),
@@ -306,6 +307,8 @@ pub(super) struct Running {
     pub(super) last_position: Option<Position>,
     /// Its inputs or outputs were rolled back, so it must restart from the stored state.
     pub(super) must_rebind: bool,
+    /// A stream stays bound only until its stored elements are read.
+    pub(super) is_finishing: bool,
     pub(super) followers: BTreeMap<Arc<str>, StreamFollower>,
     /// The stream that was read last.
     pub(super) last_stream: Arc<str>,
@@ -393,12 +396,15 @@ impl Running {
                 _ = flush.tick() => {
                     self.flush_progress();
                     self.set_clock().await;
-                    if self.fallbacks.iter().any(Option::is_some) {
+                    if self.is_finishing || self.fallbacks.iter().any(Option::is_some) {
                         rebinding.request();
                     }
                 }
                 (stream, batch) = next_batch(&mut self.followers, &mut self.last_stream) => {
                     self.feed(stream, batch).await;
+                    if self.is_finishing {
+                        rebinding.request();
+                    }
                 }
             }
         }
@@ -475,10 +481,14 @@ impl Running {
         self.store_progress();
         let mut commands: Vec<SensorMachineInput> = Vec::new();
         let mut kept = self.bound_counts();
+        self.is_finishing = false;
         for index in 0..self.bindings.len() {
-            let Some(found) = self.find(index, now, &mut commands).await else {
+            let Some(mut found) = self.find(index, now, &mut commands).await else {
                 continue;
             };
+            let unread = self.unread(index, &found);
+            self.is_finishing |= !unread.is_empty();
+            found.extend(unread);
             for change in self.bindings[index].update(now, &found) {
                 let stream = change.candidate.stream.clone();
                 let (alias, schema) = (change.alias.clone(), change.candidate.schema.clone());
@@ -520,6 +530,26 @@ impl Running {
         commands.extend(self.follow_bound().await);
         self.step(commands).await;
         self.show_bindings();
+    }
+
+    /// Bound streams of a source that are no longer found, with stored elements that this sensor has not read.
+    /// They stay bound until it has, so that the last elements of a device that leaves are evaluated, too.
+    /// A source with a fallback leaves a stream at once, because another one already delivers.
+    fn unread(&self, index: usize, found: &[Candidate]) -> Vec<Candidate> {
+        if self.fallbacks[index].is_some() {
+            return Vec::new();
+        }
+        let is_unread = |stream: &str| {
+            let follower = self.followers.get(stream)?;
+            let entry = self.app.catalogue.get(stream)?;
+            Some(follower.next_sequence() <= entry.log.log().last())
+        };
+        let bound = self.bindings[index].bound().map(|bound| &bound.candidate);
+        let unread = bound.filter(|bound| {
+            !found.iter().any(|one| one.stream == bound.stream)
+                && is_unread(&bound.stream) == Some(true)
+        });
+        unread.cloned().collect()
     }
 
     /// The number of sources to which each stream is bound.

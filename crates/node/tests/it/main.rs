@@ -45,6 +45,7 @@ mod roles;
 mod sensor_commands;
 mod sensor_drops;
 mod sensor_fallback;
+mod sensor_leaving;
 mod sensor_preview;
 mod sensor_restart;
 mod sensor_schema;
