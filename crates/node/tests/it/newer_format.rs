@@ -63,7 +63,9 @@ fn newer_data_is_refused_and_stays_as_it_is() {
         let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
         files(&directory, &mut before);
         let started = runtime.block_on(Node::start(config.clone()));
-        let error = started.err().expect(name);
+        let Err(error) = started else {
+            panic!("{name} was accepted");
+        };
         assert!(
             matches!(&error, StartError::NewerFormat { path: found, .. } if *found == path),
             "{name}: {error}"

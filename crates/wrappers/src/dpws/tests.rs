@@ -180,7 +180,8 @@ fn a_device_that_returns_at_its_address_may_have_another_description() {
         let (device, client, description) = described(&directory, "127.0.9.74").await;
         let rules = Rules::default();
         let mut attachment = Attachment::new(&client, &description, &rules).await;
-        element_of(&mut attachment, streams(&attachment)[0].0).await;
+        let number = streams(&attachment)[0].0;
+        element_of(&mut attachment, number).await;
         device.stop().await;
         let path = directory.path().join("moving.toml");
         let text = std::fs::read_to_string(&path).unwrap();
