@@ -1,8 +1,7 @@
 //! Goal: defects found by fuzzing stay fixed, and the fuzz target's checks hold on its seeds.
 //!
-//! Method: passes every file of `fuzz/corpus/discovery`, `fuzz/corpus/service_schema` and `fuzz/corpus/compact` to the
-//! fuzz target's function; compact messages also truncated and with each byte changed, and the hostile WSDL of other
-//! targets also as the schema of a service.
+//! Method: passes every file of the targets' folders in `fuzz/corpus` to the fuzz target's function; compact messages also
+//! truncated and with each byte changed, and the hostile WSDL of other targets also as the schema of a service.
 
 #[path = "../../../fuzz/checks/bounds.rs"]
 mod bounds;
@@ -12,6 +11,10 @@ mod check;
 mod compact;
 #[path = "../../../fuzz/checks/corpus.rs"]
 mod corpus;
+#[path = "../../../fuzz/checks/device_answers.rs"]
+mod device_answers;
+#[path = "../../../fuzz/checks/hosting.rs"]
+mod hosting;
 #[path = "../../../fuzz/checks/service_schema.rs"]
 mod service_schema;
 
@@ -25,6 +28,16 @@ fn service_schema_corpus_passes() {
     for (name, count) in [("service_schema", 19), ("wsdl", 8), ("exi_xsd", 2)] {
         corpus::replay(name, count, service_schema::check);
     }
+}
+
+#[test]
+fn hosting_corpus_passes() {
+    corpus::replay("hosting", 7, hosting::check);
+}
+
+#[test]
+fn device_answers_corpus_passes() {
+    corpus::replay("device_answers", 7, device_answers::check);
 }
 
 /// The largest seed whose bytes are changed.

@@ -151,12 +151,20 @@ async fn reload<D: Described>(
         if known.is_some_and(|known| known.stamp == stamp) {
             continue;
         }
-        let file = path.clone();
-        let text = tokio::task::spawn_blocking(move || read(&file)).await;
-        let text = text.unwrap_or_else(|_| Err("the file cannot be read".to_owned()));
+        let (file, of) = (path.clone(), app.clone());
+        // What a file includes may take long.
+        let parsed = tokio::task::spawn_blocking(move || parse::<D>(&of, &file)).await;
+        let plain = |message: String| Box::new(problem_of(&path, message));
+        let parsed = parsed.unwrap_or_else(|_| Err(plain("the file cannot be read".to_owned())));
         let before = loaded.remove(&path);
-        let is_taken = |name: &str| loaded.values().any(|other| other.name == name);
-        let file = match parse::<D>(app, &path, text, is_taken) {
+        let parsed = parsed.and_then(|(parsed, text)| {
+            let name = D::name(&parsed);
+            match loaded.values().any(|other| other.name == name) {
+                true => Err(plain(format!("another file already has the name {name:?}"))),
+                false => Ok((parsed, text)),
+            }
+        });
+        let file = match parsed {
             Ok((parsed, text)) => start::<D>(app, before, &path, stamp, parsed, &text).await,
             Err(problem) => refuse::<D>(app, before, &path, stamp, *problem),
         };
@@ -164,21 +172,9 @@ async fn reload<D: Described>(
     }
 }
 
-fn parse<D: Described>(
-    app: &Shared,
-    path: &Path,
-    text: Result<String, String>,
-    is_taken: impl Fn(&str) -> bool,
-) -> Result<(D::Parsed, String), Box<Problem>> {
-    let plain = |message: String| Box::new(problem_of(path, message));
-    let text = text.map_err(plain)?;
-    let parsed = D::parse(app, path, &text)?;
-    let name = D::name(&parsed);
-    if is_taken(&name) {
-        let message = format!("another file already has the name {name:?}");
-        return Err(plain(message));
-    }
-    Ok((parsed, text))
+fn parse<D: Described>(app: &Shared, path: &Path) -> Result<(D::Parsed, String), Box<Problem>> {
+    let text = read(path).map_err(|message| Box::new(problem_of(path, message)))?;
+    Ok((D::parse(app, path, &text)?, text))
 }
 
 async fn start<D: Described>(

@@ -154,7 +154,7 @@ fn migrate(file: &Path, dry_run: bool, json: bool) -> Outcome {
         if let Some((taken, _)) = made.find(|(path, text)| is_other(path, text)) {
             return Err(Failure::new(format!("{} already exists", taken.display()))
                 .coded("file_exists")
-                .hint("move it away; nothing was written over"));
+                .hint("move it away; nothing was overwritten"));
         }
         for (path, text) in &files {
             if let Some(directory) = path.parent() {

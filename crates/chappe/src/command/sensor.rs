@@ -190,7 +190,7 @@ fn import_file(
     let to = flags.into.join(format!("{name}.toml"));
     names.push(name);
     if !flags.replace && to.exists() {
-        let message = format!("{} exists", to.display());
+        let message = format!("{} already exists", to.display());
         return Err(Failure::new(message)
             .coded("file_unwritable")
             .hint("add --replace to overwrite it"));

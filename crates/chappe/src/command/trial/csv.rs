@@ -95,7 +95,7 @@ fn cells(file: &str, columns: usize, body: &str) -> Result<Vec<(u64, StreamEleme
         let message = format!("{file} has {} rows, more than {ELEMENTS_MAX}", lines.len());
         return Err(Failure::new(message)
             .coded("file_too_large")
-            .hint("cut it into shorter files"));
+            .hint("split it into shorter files"));
     }
     let mut elements = Vec::with_capacity(lines.len());
     for line in lines {

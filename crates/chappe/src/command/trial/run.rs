@@ -124,7 +124,7 @@ fn files(at: &Path) -> Result<(Vec<PathBuf>, Vec<String>), Failure> {
         );
         return Err(Failure::new(message)
             .coded("too_many_files")
-            .hint("divide them into directories"));
+            .hint("split them over several directories"));
     }
     files.sort();
     for file in &files {
@@ -227,13 +227,13 @@ fn print(tested: &Tested) {
         output::line(match (&one.field, one.line) {
             (Some(field), _) => format!("        {row}: {field} is {found}, expected {expected}"),
             (None, Some(_)) => format!("        {row}: expected {expected}, but no more rows came"),
-            (None, None) => format!("        {row}: came {found}, but no row was expected"),
+            (None, None) => format!("        {row}: got {found}, but no row was expected"),
         });
     }
     let more = tested.differences.len().saturating_sub(SHOWN_MAX);
     if more > 0 {
         output::line(format_args!(
-            "        and {more} more differences: --json has all"
+            "        and {more} more differences: --json lists all"
         ));
     }
 }
