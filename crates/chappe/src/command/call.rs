@@ -1,8 +1,9 @@
 //! `chappe call`: calls an operation of a device.
 
+use std::collections::HashSet;
 use std::fmt;
 
-use chappe_device::client::{Description, HostedService};
+use chappe_device::client::HostedService;
 use chappe_soap::schema::{Argument, ComposeReason, Model};
 use chappe_soap::wsdl::{Operation, OperationKind, PortType};
 use chappe_xml::{Element, Name, Node};
@@ -21,7 +22,8 @@ pub(crate) fn run(flags: Call, json: bool) -> Outcome {
     network::block_on(async move {
         let session = Session::start(&flags.network)?;
         let description = session.device(&flags.device).await?;
-        let (service, operation) = operation(&description, &flags.operation)?;
+        let (service, operation) =
+            operation(&description.services, description.name(), &flags.operation)?;
         let body = match &flags.body {
             Some(text) => Element::parse(text.as_bytes()).map_err(|error| {
                 Failure::new(format!("--body is not XML: {error}")).coded("argument_invalid")
@@ -48,21 +50,25 @@ pub(crate) fn run(flags: Call, json: bool) -> Outcome {
     })
 }
 
+/// An operation with its service and port type.
+type Callable<'d> = (&'d HostedService, &'d PortType, &'d Operation);
+
 /// The callable operation of this name, after the name of its service and `/` if several have it. A
 /// service is named by its identifier, the last part of it, or one of its port types.
 fn operation<'a>(
-    description: &'a Description,
+    services: &'a [HostedService],
+    device: &str,
     wanted: &str,
 ) -> Result<(&'a HostedService, &'a Operation), Failure> {
     let (service_name, name) = match wanted.rsplit_once('/') {
         Some((service, name)) => (Some(service), name),
         None => (None, wanted),
     };
-    let all = description.services.iter().flat_map(|service| {
+    let all = services.iter().flat_map(|service| {
         let operations = service.wsdl.operations();
         operations.map(move |(port_type, operation)| (service, port_type, operation))
     });
-    let callable: Vec<_> = all
+    let callable: Vec<Callable<'_>> = all
         .filter(|(_, _, operation)| {
             matches!(
                 operation.kind,
@@ -84,40 +90,42 @@ fn operation<'a>(
     match found.as_slice() {
         [(service, _, operation)] => Ok((service, operation)),
         [] => {
-            let names: Vec<_> = callable
-                .iter()
-                .map(|(_, _, operation)| operation.name.as_str())
-                .collect();
-            let hint = match names.as_slice() {
-                [] => "it has no callable operation".to_owned(),
-                names => format!("it has {}", names.join(", ")),
+            let of_name = callable.iter().filter(|(.., it)| it.name == name);
+            let of_name: Vec<_> = of_name.collect();
+            let mut seen = HashSet::new();
+            let names = callable.iter().map(|(.., it)| it.name.as_str());
+            let names: Vec<_> = names.filter(|name| seen.insert(*name)).collect();
+            let hint = match (of_name.as_slice(), names.as_slice()) {
+                ([], []) => "it has no callable operation".to_owned(),
+                ([], names) => format!("it has {}", names.join(", ")),
+                // Only the service has another name.
+                (several, _) => format!("write one of {}", qualified(several)),
             };
-            let device = description.name();
             Err(Failure::new(format!("{device} has no operation {wanted}"))
                 .coded("operation_unknown")
                 .hint(hint))
         }
-        several => {
-            let names = several.iter().map(|(service, port_type, _)| {
-                let has_one = several
-                    .iter()
-                    .filter(|(other, _, _)| other.id == service.id)
-                    .count()
-                    == 1;
-                match has_one {
-                    true => format!("{}/{name}", short(&service.id)),
-                    false => format!("{}/{name}", port_type.name.local),
-                }
-            });
-            let names: Vec<_> = names.collect();
-            let device = description.name();
-            Err(
-                Failure::new(format!("{device} has several operations {name}"))
-                    .coded("operation_unknown")
-                    .hint(format!("write one of {}", names.join(", "))),
-            )
-        }
+        several => Err(
+            Failure::new(format!("{device} has several operations {name}"))
+                .coded("operation_unknown")
+                .hint(format!("write one of {}", qualified(several))),
+        ),
     }
+}
+
+/// Operations with the names of their services, or of their port types where a service has several.
+fn qualified(operations: &[&Callable<'_>]) -> String {
+    let names = operations.iter().map(|(service, port_type, operation)| {
+        let of_service = operations
+            .iter()
+            .filter(|(other, ..)| other.id == service.id);
+        let place = match of_service.count() {
+            1 => short(&service.id),
+            _ => &*port_type.name.local,
+        };
+        format!("{place}/{}", operation.name)
+    });
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// The last part of a service's identifier.
@@ -334,7 +342,50 @@ pub(crate) fn as_json(element: &Element) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use chappe_device::client::Document;
+    use chappe_soap::wsdl::{Service, ServiceOperation};
+
     use super::*;
+
+    /// A service of a device with many of them.
+    fn service(name: &str) -> HostedService {
+        let described = Service {
+            target_namespace: "urn:x".into(),
+            name: "Channel".into(),
+            operations: vec![
+                ServiceOperation::one_way("Confirm", Name::new("urn:x", "Confirm")),
+                ServiceOperation::event("Raised", Name::new("urn:x", "Raised")),
+            ],
+            schemas: Vec::new(),
+            address: None,
+        };
+        let address = format!("http://192.0.2.7/{name}");
+        let document = Document {
+            location: format!("{address}?wsdl"),
+            text: described.to_wsdl().to_text(),
+        };
+        HostedService::from_documents(&address, vec![document]).unwrap()
+    }
+
+    #[test]
+    fn an_operation_that_several_services_have_is_named_with_its_service() {
+        let services = [service("one"), service("two")];
+        let found = |wanted: &str| operation(&services, "rack", wanted);
+        let (service, called) = found("two/Confirm").unwrap();
+        assert_eq!(
+            (&*service.id, &*called.name),
+            ("http://192.0.2.7/two", "Confirm")
+        );
+        for (wanted, hint) in [
+            ("Confirm", "write one of one/Confirm, two/Confirm"),
+            ("three/Confirm", "write one of one/Confirm, two/Confirm"),
+            // An event is not called.
+            ("Raised", "it has Confirm"),
+        ] {
+            let refused = found(wanted).unwrap_err();
+            assert_eq!(refused.hint.as_deref(), Some(hint), "{wanted}");
+        }
+    }
 
     #[test]
     fn arguments_are_paths_or_json() {

@@ -335,6 +335,10 @@ fn faults_survive_a_message() {
 
 #[test]
 fn the_named_fields_of_a_fault_are_a_type_of_the_schema() {
+    #[derive(Fault)]
+    enum Other {
+        TooHot { _kelvin: f64 },
+    }
     let mut types = Types::new(namespace());
     assert_eq!(
         Refused::declare(&mut types),
@@ -350,15 +354,15 @@ fn the_named_fields_of_a_fault_are_a_type_of_the_schema() {
         panic!("it has fields")
     };
     assert_eq!(content.attributes[0].name.local, "sensor");
-    let Some(Part::Element(celsius)) = content.parts.first() else {
+    let [Part::Sequence(_, parts)] = content.parts.as_slice() else {
         panic!("{:?}", content.parts)
     };
+    let [Part::Element(celsius), Part::Element(limits)] = parts.as_slice() else {
+        panic!("{parts:?}")
+    };
     assert_eq!(celsius.unit.as_deref(), Some("Cel"));
+    assert!(limits.is_nillable && limits.occurs.is_repeated());
 
-    #[derive(Fault)]
-    enum Other {
-        TooHot { _kelvin: f64 },
-    }
     Other::declare(&mut types);
     let error = types.to_schema().unwrap_err();
     assert!(matches!(error, TypesError::Type { .. }), "{error}");
