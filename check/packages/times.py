@@ -113,11 +113,11 @@ class Chappe:
         raise TimeoutError("the demonstration ended without a value")
 
     def idle(self, place):
-        port = free_port()
         (place / "node.toml").write_text(
-            f'data_directory = "{place}/data"\n[http]\nlisten = "127.0.0.1:{port}"\n[discovery]\nenabled = false\n')
-        with Started(self.program(place), "serve", place / "node.toml") as process:
-            until(lambda: http(f"http://127.0.0.1:{port}/health"))
+            f'data_directory = "{place}/data"\n[http]\nlisten = "127.0.0.1:0"\n[discovery]\nenabled = false\n')
+        with Started(self.program(place), "serve", place / "node.toml", "--json") as process:
+            if not any(json.loads(line)["event"] == "ready" for line in process.stdout):
+                raise RuntimeError("the node ended before it was ready")
             time.sleep(3)  # reason: what a start needs has been given back
             return resident_mb(process)
 

@@ -59,14 +59,14 @@ pub struct Admission {
 pub enum KeysError {
     /// A name that is no directory's and no common name.
     #[error(
-        "{0:?} is no name of a participant: 1 to {NAME_BYTES_MAX} of letters, digits, `.`, `_` and `-`, not first `.`"
+        "{0:?} is not a name of a participant: 1 to {NAME_BYTES_MAX} letters, digits, `.`, `_` and `-`, not starting with `.`"
     )]
     Name(String),
     /// A pattern that is no topic's.
-    #[error("{0:?} is no pattern of topics: letters, digits and `_/:.-*?`")]
+    #[error("{0:?} is not a pattern of topics: letters, digits and `_/:.-*?`")]
     Pattern(String),
     /// The participant has files already.
-    #[error("{} exists already", .0.display())]
+    #[error("{} already exists", .0.display())]
     Exists(PathBuf),
     /// A file could not be read or written.
     #[error("{}: {error}", path.display())]

@@ -38,12 +38,13 @@ pub struct Qos {
     /// The promised or expected time between samples in milliseconds; 0: none.
     #[schemars(range(min = 0, max = 86_400_000), extend("x-unit" = "milliseconds"))]
     pub deadline_ms: u32,
-    /// The limit on unacknowledged samples of a writer, or on the samples that a reader holds. A reader's limit
-    /// must be well above the writer's; each sample costs its size in memory, also after it was read. 0: 64 for
-    /// a writer, 512 for a reader.
+    /// The limit on unacknowledged samples of a writer, or on the samples that a reader holds. A
+    /// reader's limit must be well above the writer's; each sample takes its size in memory, even
+    /// after it was read. 0: 64 for a writer, 512 for a reader.
     #[schemars(range(min = 0, max = 1_048_576))]
     pub max_samples: u32,
-    /// Only ends with a partition in common match; `*` and `?` in a name match others. Empty: the default partition.
+    /// Only ends with a common partition match; names may have the wildcards `*` and `?`. Empty:
+    /// the default partition.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub partitions: Vec<String>,
@@ -82,7 +83,7 @@ pub enum Durability {
     /// It gets none.
     #[default]
     Volatile,
-    /// It gets them, from the memory of a writer that still exists.
+    /// It gets those that a writer still running holds in memory.
     TransientLocal,
 }
 

@@ -182,7 +182,7 @@ mod files {
 
     fn certificate(key: &'static str, path: &Path) -> Result<X509, DdsError> {
         X509::from_pem(&read(key, path)?)
-            .map_err(|_| fault(key, path, "it is no certificate in PEM"))
+            .map_err(|_| fault(key, path, "it is not a certificate in PEM"))
     }
 
     /// Checks each file, and that they belong together.
@@ -203,7 +203,7 @@ mod files {
         let (key, path) = ("private_key", &config.private_key);
         let private = PKey::private_key_from_pem(&read(key, path)?);
         let private =
-            private.map_err(|_| fault(key, path, "it is no key in PEM without password"))?;
+            private.map_err(|_| fault(key, path, "it is not a key in PEM without password"))?;
         let public = own.public_key().map_err(|error| fault(key, path, error))?;
         if !private.public_eq(&public) {
             return Err(fault(
@@ -215,7 +215,7 @@ mod files {
         let (key, path) = ("revocation_list", &config.revocation_list);
         if !path.as_os_str().is_empty() {
             let list = X509Crl::from_pem(&read(key, path)?);
-            list.map_err(|_| fault(key, path, "it is no list of revoked certificates in PEM"))?;
+            list.map_err(|_| fault(key, path, "it is not a list of revoked certificates in PEM"))?;
         }
         let authority = certificate("permissions_ca", &config.permissions_ca)?;
         for (key, path) in [
@@ -225,7 +225,7 @@ mod files {
             let bytes = read(key, path)?;
             let is_intact = is_intact(&bytes, authority.clone());
             let is_intact =
-                is_intact.map_err(|_| fault(key, path, "it is no document in S/MIME"))?;
+                is_intact.map_err(|_| fault(key, path, "it is not a document in S/MIME"))?;
             if !is_intact {
                 let why = "it is not signed by dds.security.permissions_ca, or was changed";
                 return Err(fault(key, path, why));

@@ -79,8 +79,14 @@ fn a_value_that_the_type_does_not_have_is_named_with_its_path() {
         let note = Some(Datum::Text("a".into()));
         Datum::Structure(vec![Some(Datum::Integer(load)), note])
     };
-    assert_eq!(with(4, extra(40_000)), "extra.load: 40000 is no int16");
-    assert_eq!(with(1, Datum::Integer(-1)), "count: -1 is no uint64");
+    assert_eq!(
+        with(4, extra(40_000)),
+        "extra.load: 40000 is not of type int16"
+    );
+    assert_eq!(
+        with(1, Datum::Integer(-1)),
+        "count: -1 is not of type uint64"
+    );
     let text = |text: &str| Datum::Text(text.into());
     assert_eq!(
         with(2, text("LOST")),
@@ -89,9 +95,12 @@ fn a_value_that_the_type_does_not_have_is_named_with_its_path() {
     assert_eq!(with(0, text("a\0b")), "robot: a text has no zero byte");
     assert_eq!(
         with(7, Datum::Numbers(vec![1.5])),
-        "ranges: 1.5 is no int32"
+        "ranges: 1.5 is not of type int32"
     );
-    assert_eq!(with(3, Datum::Integer(1)), "isReady: it is no boolean");
+    assert_eq!(
+        with(3, Datum::Integer(1)),
+        "isReady: it is not of type boolean"
+    );
 }
 
 /// What a wrapper reads is what an exporter writes, but for members that no field holds.
@@ -187,7 +196,7 @@ fn what_does_not_fit_is_named_before_the_first_sample() {
         ),
         (
             rule(Some("part"), "level", "part_a"),
-            "part: a Part is no time",
+            "part: a Part is not a time",
         ),
     ] {
         let error = SampleMap::new(&of, &schema, &rules).unwrap_err();
@@ -245,7 +254,7 @@ fn times_keys_and_named_fields_become_members_and_the_rest_has_no_value() {
     expected[5] = part(9);
     assert_eq!(of.decode(&written).unwrap(), Datum::Structure(expected));
     for (key, why) in [
-        ("seven/left", "id: \"seven\" is no int32"),
+        ("seven/left", "id: \"seven\" is not of type int32"),
         ("7", "id: it has no value"),
     ] {
         element.key = Some(key.into());

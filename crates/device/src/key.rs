@@ -43,16 +43,10 @@ impl Key {
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let (key, _) = key_file::read_or_create(path)?;
-        let mut file = path.as_os_str().to_owned();
-        file.push(".metadata");
-        let memory = Memory {
-            file: Some(file.into()),
-            last: Mutex::new(None),
-        };
         Ok(Self {
             endpoint: endpoint_of(&key),
             pair: Arc::new(key),
-            memory: Arc::new(memory),
+            memory: Arc::new(Memory::next_to(path)),
         })
     }
 
@@ -72,7 +66,7 @@ impl Key {
     /// The version of the description with this digest: the stored one if it is the same, else a
     /// higher one, which is stored.
     pub(crate) fn version(&self, digest: [u8; 16]) -> Result<u32, Error> {
-        self.memory.version(&hex_encode(&digest))
+        self.memory.version(digest, 1)
     }
 }
 
@@ -96,14 +90,27 @@ fn seconds() -> u32 {
 
 /// The version of the description, and its digest.
 #[derive(Debug, Default)]
-struct Memory {
+pub(crate) struct Memory {
     file: Option<PathBuf>,
     /// The version that was read or stored last.
     last: Mutex<Option<(u32, String)>>,
 }
 
 impl Memory {
-    fn version(&self, digest: &str) -> Result<u32, Error> {
+    /// The memory in a file next to this one, with the suffix `.metadata`.
+    pub(crate) fn next_to(path: &Path) -> Self {
+        let mut file = path.as_os_str().to_owned();
+        file.push(".metadata");
+        Self {
+            file: Some(file.into()),
+            last: Mutex::new(None),
+        }
+    }
+
+    /// The version of the description with this digest: the stored one if it is the same, else a higher one, at
+    /// least `least`, which is stored.
+    pub(crate) fn version(&self, digest: [u8; 16], least: u32) -> Result<u32, Error> {
+        let digest = hex_encode(&digest);
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let known = match (last.clone(), &self.file) {
             (Some(known), _) => Some(known),
@@ -115,13 +122,13 @@ impl Memory {
                 *last = Some((version, same));
                 return Ok(version);
             }
-            Some((version, _)) => version.saturating_add(1),
-            None => 1,
+            Some((version, _)) => version.saturating_add(1).max(least),
+            None => least,
         };
         if let Some(file) = &self.file {
-            store(file, version, digest).map_err(|source| error(file, source))?;
+            store(file, version, &digest).map_err(|source| error(file, source))?;
         }
-        *last = Some((version, digest.to_owned()));
+        *last = Some((version, digest));
         Ok(version)
     }
 }

@@ -118,7 +118,7 @@ pub enum Reason {
     #[error("the value is required and missing")]
     Missing,
     /// A time that cannot be read.
-    #[error("{found:?} is no time of the form {wanted}")]
+    #[error("{found:?} is not a time of the form {wanted}")]
     Time {
         /// The text, shortened.
         found: String,

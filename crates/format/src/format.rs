@@ -242,7 +242,7 @@ impl Compiler<'_> {
         let mut zone_s = 0;
         if let Some(text) = common.time_zone {
             zone_s = zone(text.get_ref()).ok_or_else(|| {
-                let message = format!("{:?} is no offset", text.get_ref());
+                let message = format!("{:?} is not an offset", text.get_ref());
                 let hint = Some("write \"UTC\" or an offset such as \"+02:00\"".to_owned());
                 self.hinted(text.span(), "time_zone", message, hint)
             })?;
@@ -353,7 +353,7 @@ impl Compiler<'_> {
 
     fn template(&self, key: &str, text: &Spanned<String>) -> Compiled<Template> {
         Template::parse(text.get_ref()).map_err(|reason| {
-            let message = format!("{:?} is no template: {reason}", text.get_ref());
+            let message = format!("{:?} is not a template: {reason}", text.get_ref());
             self.error(text.span(), key, message)
         })
     }

@@ -119,7 +119,7 @@ impl<'t> Line<'t> {
             true => None,
             false => Some(
                 time.parse()
-                    .map_err(|_| LineError::new(format!("{:?} is no timestamp", shown(time))))?,
+                    .map_err(|_| LineError::new(format!("{:?} is not a timestamp", shown(time))))?,
             ),
         };
         Ok(Self {
@@ -269,7 +269,7 @@ fn field_value(text: &str) -> Result<(FieldValue<'_>, &str), LineError> {
     let bytes = text.as_bytes();
     let end = bytes.iter().position(|byte| matches!(byte, b',' | b' '));
     let (value, rest) = text.split_at(end.unwrap_or(text.len()));
-    let wrong = || LineError::new(format!("{:?} is no value of a field", shown(value)));
+    let wrong = || LineError::new(format!("{:?} is not a value of a field", shown(value)));
     let value = match value.as_bytes() {
         [number @ .., b'i'] => FieldValue::Integer(digits(number).ok_or_else(wrong)?),
         [number @ .., b'u'] => {

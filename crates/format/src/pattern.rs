@@ -231,7 +231,7 @@ fn parse_level(text: &str, kind: Kind, is_last: bool) -> Result<Level, String> {
                     return Ok(Level::Rest(Some(name.to_owned())));
                 }
                 if !is_placeholder(name) {
-                    return Err(format!("{{{name}}} is no name of a placeholder"));
+                    return Err(format!("{{{name}}} is not a name of a placeholder"));
                 }
                 Part::Placeholder(name.to_owned())
             }

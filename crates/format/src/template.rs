@@ -42,7 +42,7 @@ impl Template {
             if let Some(inner) = rest.strip_prefix('{') {
                 let (name, after) = inner.split_once('}').ok_or("a brace is not closed")?;
                 if !is_placeholder(name) {
-                    return Err(format!("{{{name}}} is no name of a placeholder"));
+                    return Err(format!("{{{name}}} is not a name of a placeholder"));
                 }
                 parts.push(TemplatePart::Placeholder(name.to_owned()));
                 rest = after;

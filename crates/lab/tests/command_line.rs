@@ -48,7 +48,7 @@ fn impossible_requests_are_refused_before_the_work() {
         stdout_and_error(&arguments, 2, flag);
     }
     let out = [&lookup[..], &["--out", "/proc/nope"]].concat();
-    stdout_and_error(&out, 2, "cannot make /proc/nope");
+    stdout_and_error(&out, 2, "cannot create /proc/nope");
     stdout_and_error(
         &["bench", "registry", "--out", "/proc/nope"],
         2,

@@ -157,16 +157,16 @@ pub enum LinkStart {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LinkLimits {
-    /// Most streams. Default 1,024: each costs about a kilobyte and one subscription.
+    /// Maximum number of streams. Default 1,024: each costs about a kilobyte and one subscription.
     #[schemars(range(min = 1, max = 65_535))]
     pub streams: usize,
     /// Maximum number of bytes in flight and not yet stored, over all streams. Default 8 MiB.
     #[schemars(range(min = 65_536, max = 1_073_741_824), extend("x-unit" = "bytes"))]
     pub window_bytes: u64,
-    /// Most bytes of one stream in flight and not yet stored. Default 1 MiB.
+    /// Maximum number of bytes of one stream in flight and not yet stored. Default 1 MiB.
     #[schemars(range(min = 4_096, max = 1_073_741_824), extend("x-unit" = "bytes"))]
     pub stream_window_bytes: u64,
-    /// Most dead letters kept. Default 10,000; the oldest are dropped first.
+    /// Maximum number of dead letters to keep. Default 10,000; the oldest are dropped first.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub dead_letters: u64,
     /// Seconds between queries of the origin's directory for new streams that match. Default 10.

@@ -117,6 +117,18 @@ pub fn check(disk: &dyn Disk) -> Result<Report, Error> {
     Ok(recover::scan(disk, recover::Read::All, None)?.report())
 }
 
+/// Bytes at the start of a file that [`check_format`] needs; fewer if the file is shorter.
+pub const FORMAT_BYTES: usize = segment::MARKER_BYTES;
+
+/// Checks by the first [`FORMAT_BYTES`] of a file in the directory of a log that no newer program wrote it. Files without a
+/// version, and damaged ones, pass.
+///
+/// # Errors
+/// [`Error::NewerFormat`].
+pub fn check_format(name: &str, start: &[u8]) -> Result<(), Error> {
+    segment::check_format(name, start)
+}
+
 pub use ack::{Appended, Trimmed};
 pub use backup::{Aside, Backup, Repaired, back_up, repair};
 pub use chappe_record::{Level, Position};

@@ -26,7 +26,7 @@ const SCAN_BYTES: usize = 256 * 1024;
 
 const SEGMENT_MAGIC: &[u8; 8] = b"CHAPPElg";
 const MARKER_MAGIC: &[u8; 8] = b"CHAPPEmk";
-const MARKER_BYTES: usize = 40;
+pub(crate) const MARKER_BYTES: usize = 40;
 
 /// A segment's file name.
 pub(crate) fn segment_name(number: u32) -> String {
@@ -112,6 +112,15 @@ impl SegmentHeader {
             previous_bytes: word(28),
         };
         Ok((header.number == number).then_some(header))
+    }
+}
+
+/// See [`crate::check_format`].
+pub(crate) fn check_format(name: &str, start: &[u8]) -> Result<(), Error> {
+    match segment_number(name) {
+        Some(number) => SegmentHeader::decode(start, number).map(drop),
+        None if name == MARKER => Marker::decode(start).map(drop),
+        None => Ok(()),
     }
 }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use chappe_stream::StoreError;
 use chappe_transport::signatures::SignatureFileError;
 
 /// A node cannot start.
@@ -63,12 +64,22 @@ pub enum StartError {
         source: chappe_log::Error,
     },
     /// The streams of the log cannot be read.
-    #[error("cannot read the streams of log {}: {reason}", path.display())]
+    #[error("cannot read the streams of log {}: {source}", path.display())]
     Streams {
         /// Its directory.
         path: PathBuf,
         /// The cause.
-        reason: String,
+        source: StoreError,
+    },
+    /// A newer program wrote a file of the data directory.
+    #[error("cannot read {}: it has format version {found}, this program reads up to {known}", path.display())]
+    NewerFormat {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The newest version that is understood.
+        known: u32,
     },
     /// The registry cannot be opened.
     #[error("cannot open registry {}: {source}", path.display())]
@@ -173,6 +184,11 @@ impl StartError {
             Self::Key(_) => "key_file_refused",
             Self::Tls(_) | Self::DeviceTls(_) | Self::Signatures(_) => "certificate_not_usable",
             Self::Token { .. } | Self::Accounts(_) => "accounts_unusable",
+            Self::NewerFormat { .. }
+            | Self::Streams {
+                source: StoreError::Log(chappe_log::Error::NewerFormat { .. }),
+                ..
+            } => "newer_format",
             Self::Log { .. } | Self::Streams { .. } => "data_damaged",
             Self::Registry { .. } | Self::Store { .. } => "registry_unusable",
             Self::Devices { .. }
@@ -237,9 +253,17 @@ impl StartError {
             ),
             Self::Log { path, source } => match source {
                 chappe_log::Error::Full { .. } => Some("free space on that disk".to_owned()),
-                chappe_log::Error::NewerFormat { .. } => None,
                 _ => Some(format!("chappe data check {}", parent(path))),
             },
+            Self::NewerFormat { .. } => Some(
+                "install the newer program again, or restore a backup from before the upgrade"
+                    .to_owned(),
+            ),
+            // The message has the hint.
+            Self::Streams {
+                source: StoreError::Log(chappe_log::Error::NewerFormat { .. }),
+                ..
+            } => None,
             Self::Store { .. } => Some("check registry.postgres".to_owned()),
             Self::Streams { path, .. } | Self::Registry { path, .. } => {
                 Some(format!("chappe data check {}", parent(path)))

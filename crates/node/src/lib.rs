@@ -27,6 +27,7 @@ mod devices;
 mod discovery_proxy;
 mod documents;
 mod error;
+mod formats;
 mod health;
 mod http;
 mod identity;
@@ -61,6 +62,7 @@ mod written;
 
 pub use data::{PublicIdentity, SECRET_FILES, log_directory, public_identity, registry_directory};
 pub use error::StartError;
+pub use formats::check_formats;
 pub use http::openapi;
 pub use metrics::{MetricDescription, descriptions as metrics};
 pub use node::{Node, StoreFailure, runtime, shutdown_signal};

@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::data::{self, Lock, log_directory};
 use crate::devices::Devices;
 use crate::error::StartError;
+use crate::formats::check_formats;
 use crate::http;
 use crate::identity::{self, Identity};
 use crate::notices::NoticeKind;
@@ -61,6 +62,7 @@ impl Node {
         let directory = config.data_directory.clone();
         let lock = Lock::acquire(&directory)?;
         data::check_secrets(&directory)?;
+        check_formats(&directory)?;
         let (key, _) = key_file::read_or_create(&directory.join("key.pem"))?;
         let (token, new_token) = data::read_or_create_token(&directory)?;
         let (accounts, owners) = data::accounts(&directory, token)?;
@@ -86,10 +88,10 @@ impl Node {
         let (storage, recoveries) = Storage::open(&config, size_limit)?;
         let (registry, registry_outage) = open_registry(&config, &storage.registry_log)?;
         let catalogue =
-            Catalogue::open(storage.log.clone(), config.log.level, &config).map_err(|error| {
+            Catalogue::open(storage.log.clone(), config.log.level, &config).map_err(|source| {
                 StartError::Streams {
                     path: log_directory(&directory),
-                    reason: error.to_string(),
+                    source,
                 }
             })?;
         let (drain, draining) = watch::channel(false);

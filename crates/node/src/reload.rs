@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -151,12 +151,20 @@ async fn reload<D: Described>(
         if known.is_some_and(|known| known.stamp == stamp) {
             continue;
         }
-        let file = path.clone();
-        let text = tokio::task::spawn_blocking(move || read(&file)).await;
-        let text = text.unwrap_or_else(|_| Err("the file cannot be read".to_owned()));
+        let (file, of) = (path.clone(), app.clone());
+        // What a file includes may take long.
+        let parsed = tokio::task::spawn_blocking(move || parse::<D>(&of, &file)).await;
+        let plain = |message: String| Box::new(problem_of(&path, message));
+        let parsed = parsed.unwrap_or_else(|_| Err(plain("the file cannot be read".to_owned())));
         let before = loaded.remove(&path);
-        let is_taken = |name: &str| loaded.values().any(|other| other.name == name);
-        let file = match parse::<D>(app, &path, text, is_taken) {
+        let parsed = parsed.and_then(|(parsed, text)| {
+            let name = D::name(&parsed);
+            match loaded.values().any(|other| other.name == name) {
+                true => Err(plain(format!("another file already has the name {name:?}"))),
+                false => Ok((parsed, text)),
+            }
+        });
+        let file = match parsed {
             Ok((parsed, text)) => start::<D>(app, before, &path, stamp, parsed, &text).await,
             Err(problem) => refuse::<D>(app, before, &path, stamp, *problem),
         };
@@ -164,21 +172,9 @@ async fn reload<D: Described>(
     }
 }
 
-fn parse<D: Described>(
-    app: &Shared,
-    path: &Path,
-    text: Result<String, String>,
-    is_taken: impl Fn(&str) -> bool,
-) -> Result<(D::Parsed, String), Box<Problem>> {
-    let plain = |message: String| Box::new(problem_of(path, message));
-    let text = text.map_err(plain)?;
-    let parsed = D::parse(app, path, &text)?;
-    let name = D::name(&parsed);
-    if is_taken(&name) {
-        let message = format!("another file already has the name {name:?}");
-        return Err(plain(message));
-    }
-    Ok((parsed, text))
+fn parse<D: Described>(app: &Shared, path: &Path) -> Result<(D::Parsed, String), Box<Problem>> {
+    let text = read(path).map_err(|message| Box::new(problem_of(path, message)))?;
+    Ok((D::parse(app, path, &text)?, text))
 }
 
 async fn start<D: Described>(
@@ -294,11 +290,15 @@ pub(crate) fn scan(directory: &Path, extensions: &[&str]) -> io::Result<BTreeMap
 
 /// Reads a file, or returns the reason why it cannot be read.
 pub(crate) fn read(path: &Path) -> Result<String, String> {
-    let bytes = fs::metadata(path).map_err(|error| error.to_string())?.len();
-    if bytes > FILE_BYTES_MAX {
+    let mut bytes = Vec::new();
+    // Whatever length the system says it has.
+    fs::File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(format!("the file is longer than {FILE_BYTES_MAX} bytes"));
     }
-    fs::read_to_string(path).map_err(|error| error.to_string())
+    String::from_utf8(bytes).map_err(|_| "it is not text in UTF-8".to_owned())
 }
 
 /// A file was not written or removed.
@@ -333,7 +333,11 @@ pub(crate) fn write(
     let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
     let hidden = directory.join(format!(".{name}.{number}.toml.new"));
     let written = fs::create_dir_all(directory)
-        .and_then(|()| fs::File::create(&hidden))
+        .and_then(|()| {
+            // Of a process that was killed.
+            let _ = fs::remove_file(&hidden);
+            fs::File::create_new(&hidden)
+        })
         .and_then(|mut file| {
             file.write_all(text.as_bytes())?;
             file.sync_all()
@@ -341,7 +345,6 @@ pub(crate) fn write(
         .and_then(|()| fs::rename(&hidden, path))
         .and_then(|()| fs::File::open(directory)?.sync_all());
     written.map_err(|error| {
-        // If it cannot be removed either, the next file of this number overwrites it.
         let _ = fs::remove_file(&hidden);
         FileError::of(path, &error)
     })

@@ -150,8 +150,8 @@ pub trait Journal: Send + Sync + 'static {
     /// Storing the position failed.
     fn set_snapshot(&self, position: u64) -> Result<(), JournalError>;
 
-    /// Whether nobody else appends to it. Then what has a position up to [`Journal::last`] is what was appended there
-    /// here, and acknowledged, whether its receipt was asked or not.
+    /// Whether this registry is its only writer. Then every append with a position up to [`Journal::last`] is
+    /// acknowledged, even if its receipt has not been polled.
     fn has_one_writer(&self) -> bool {
         false
     }

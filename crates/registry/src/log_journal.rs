@@ -12,7 +12,7 @@ use crate::journal::{Journal, JournalError, Receipt, Stamped};
 /// Head of the metadata: format and version.
 const METADATA: &[u8; 4] = b"crj1";
 
-/// A [`Journal`] on a stream of the log, which nobody else appends to.
+/// A [`Journal`] on a stream of the log. Nothing else may append to the stream.
 pub struct LogJournal {
     stream: Stream,
     now: Box<dyn Fn() -> i64 + Send + Sync>,

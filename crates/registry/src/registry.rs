@@ -68,7 +68,7 @@ struct Inner {
     journal: Box<dyn Journal>,
     state: RwLock<Arc<State>>,
     writer: Mutex<Writer>,
-    /// The last position that memory contains, at least.
+    /// Memory contains the changes at least up to this position; read without the lock.
     visible: AtomicU64,
     feed: Feed,
     /// Held by the snapshot that is being written.
@@ -115,7 +115,7 @@ struct Writer {
     stopped: Option<String>,
     /// Memory is read from the journal for the first time.
     is_opening: bool,
-    /// The changes up to this position are known only as state: the feed has no room for them.
+    /// The feed does not remember changes up to this position: it has no room for all of the journal.
     forgotten: u64,
     leases: LeaseClock,
 }
@@ -517,7 +517,7 @@ impl Inner {
     /// Makes a change visible, or takes it back.
     fn resolve(&self, position: u64, outcome: Result<(), JournalError>) -> Result<u64, Error> {
         match outcome {
-            // Whoever took the lock meanwhile has applied it with the others of its sync.
+            // Another thread has applied it already, together with the other changes of its sync.
             Ok(()) if self.visible.load(Ordering::Acquire) >= position => Ok(position),
             Ok(()) => match self.apply_through(position) {
                 // It is stored, and visible here once the store can be read again.
@@ -638,8 +638,8 @@ impl Inner {
         self.visible.store(position, Ordering::Release);
     }
 
-    /// Applies the changes up to `position`, which the journal has acknowledged, and those that it has acknowledged
-    /// with them.
+    /// Applies the changes up to `position`, which the journal has acknowledged, and any later ones that it has
+    /// acknowledged too.
     fn apply_through(&self, position: u64) -> Result<(), Error> {
         let mut writer = self.writer();
         self.apply_pending(&mut writer, position);
@@ -649,8 +649,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Applies the changes in flight up to `position` or further, as far as the journal is known to have acknowledged
-    /// them.
+    /// Applies the changes in flight up to `position`, and further if the journal is known to have acknowledged more:
+    /// one lock of the writer then serves all changes of a sync.
     fn apply_pending(&self, writer: &mut Writer, position: u64) {
         let last = match self.journal.has_one_writer() {
             true => position.max(self.journal.last()),

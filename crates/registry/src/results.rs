@@ -131,7 +131,7 @@ impl SparqlAnswer {
                 });
                 let mut names = triples.iter().map(|it| &it.predicate).chain(classes);
                 if let Some(nameless) = names.find(|name| !ends_with_name(name.as_str())) {
-                    return Some(format!("the end of {nameless} is no XML name"));
+                    return Some(format!("the end of {nameless} is not an XML name"));
                 }
                 triples.iter().find_map(|triple| literal(&triple.object))
             }

@@ -107,7 +107,8 @@ impl Options {
                 return Err(Fault::Invalid(format!("{} is given twice", shown(&name))));
             }
             let number = || {
-                let wrong = || Fault::Invalid(format!("{name}: {:?} is no number", shown(&value)));
+                let wrong =
+                    || Fault::Invalid(format!("{name}: {:?} is not a number", shown(&value)));
                 value.parse::<usize>().map_err(|_| wrong())
             };
             match name.as_str() {
@@ -195,7 +196,7 @@ fn parse_expand(
             for option in split(inner, ';')? {
                 let (name, value) = option.split_once('=').unwrap_or((option, ""));
                 if !name.trim().starts_with('$') {
-                    let detail = format!("$expand: {:?} is no query option", shown(option));
+                    let detail = format!("$expand: {:?} is not a query option", shown(option));
                     return Err(Fault::Invalid(detail));
                 }
                 pairs.push((name.trim().to_owned(), value.to_owned()));

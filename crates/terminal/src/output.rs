@@ -197,7 +197,7 @@ pub fn progress(text: impl fmt::Display) {
 pub fn folder(path: &Path) -> Outcome {
     let made = std::fs::create_dir_all(path);
     made.map_err(|error| {
-        let message = format!("cannot make {}: {error}", path.display());
+        let message = format!("cannot create {}: {error}", path.display());
         Failure::new(message).coded("file_unwritable")
     })
 }
@@ -230,7 +230,7 @@ pub fn new_file(path: &Path, text: &str) -> Outcome {
     let made = complete(path, text, |whole| std::fs::hard_link(whole, path));
     made.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
-            Failure::new(format!("{} exists", path.display())).coded("file_exists")
+            Failure::new(format!("{} already exists", path.display())).coded("file_exists")
         }
         _ => unwritable(path, &error),
     })

@@ -82,8 +82,8 @@ pub struct WrapperKeys {
     pub kind: String,
     /// The purpose.
     pub description: Option<String>,
-    /// The former name of this wrapper, whose file was removed or renamed: the first time it runs, it
-    /// continues where that one was, and it takes that one's streams.
+    /// The former name of this wrapper, whose file was removed or renamed: when it first runs, it
+    /// continues at the mark of that wrapper and takes over its streams.
     pub continues: Option<String>,
     /// When an element counts as stored, and the peer's message as received. Default: the node's
     /// `log.level`.
@@ -94,7 +94,7 @@ pub struct WrapperKeys {
     /// Types of that device, `{namespace}local`, by which virtual sensors find its streams.
     #[serde(default)]
     pub types: Vec<String>,
-    /// Scopes of that device, URIs, by which virtual sensors find its streams.
+    /// Scopes of that device (URIs), by which virtual sensors find its streams.
     #[serde(default)]
     pub scopes: Vec<String>,
     /// How messages become elements (docs/reference/formats.md).
@@ -129,13 +129,13 @@ pub struct CommandTable {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WrapperLimits {
-    /// Most streams; an element for one more becomes a dead letter.
+    /// Maximum number of streams; an element that needs another one becomes a dead letter.
     #[schemars(range(min = 1, max = 100_000))]
     pub streams: u32,
-    /// Most bytes received and not stored yet; at the limit the peer is held back.
+    /// Maximum number of bytes received and not stored yet; at the limit the peer is held back.
     #[schemars(range(min = 65_536, max = 1_073_741_824), extend("x-unit" = "bytes"))]
     pub unstored_bytes: u64,
-    /// Most dead letters; the oldest is dropped for one more.
+    /// Maximum number of dead letters; the oldest are dropped first.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub dead_letters: u64,
 }
@@ -162,10 +162,11 @@ pub struct ExporterKeys {
     /// The streams to export: names, or prefixes ending in `*`.
     #[schemars(length(min = 1))]
     pub streams: Vec<String>,
-    /// Where a stream that was never exported starts. Default: first.
+    /// Where to start with a stream that was never exported. Default: first.
     #[serde(default)]
     pub start: StartKey,
-    /// Most dead letters, elements that the peer refused; the oldest is dropped for one more.
+    /// Maximum number of dead letters, elements that the peer refused; the oldest are dropped
+    /// first.
     #[serde(default = "dead_letters_default")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub dead_letters: u64,

@@ -41,8 +41,8 @@ impl<C: CommonKeys> PeerFile<C> {
 /// Tables whose paths are those of messages.
 const OF_MESSAGES: [&str; 3] = ["format", "stream", "command"];
 /// Endings of files that hold data: no program, key or configuration is among them.
-const DATA: [&str; 8] = [
-    "csv", "json", "jsonl", "ndjson", "txt", "log", "db", "sqlite",
+const DATA: [&str; 9] = [
+    "csv", "json", "jsonl", "ndjson", "txt", "log", "db", "sqlite", "idl",
 ];
 
 /// A file at this key, or below it, that a sent file may not name: a secret or certificate, a path that leaves
@@ -50,7 +50,7 @@ const DATA: [&str; 8] = [
 fn refused<'v>(key: &str, value: &'v Value) -> Option<&'v str> {
     let is_secret = key.ends_with("_file")
         || ["authorities", "certificate", "certificates", "key", "file"].contains(&key);
-    let is_path = key == "path" || key == "directory" || key.ends_with("_path");
+    let is_path = ["path", "directory", "idl"].contains(&key) || key.ends_with("_path");
     // The directory of a GSN server is an address.
     let is_address = |value: &str| key == "directory" && value.starts_with("tcp://");
     match value {

@@ -180,7 +180,7 @@ fn arguments_of(arguments: &[String]) -> Result<Argument, Failure> {
     let mut all = Argument::none();
     for argument in arguments {
         let Some((name, value)) = argument.split_once('=') else {
-            return Err(Failure::new(format!("{argument:?} is no argument"))
+            return Err(Failure::new(format!("{argument:?} is not an argument"))
                 .coded("argument_invalid")
                 .hint(
                     "write NAME=VALUE, or all arguments as one JSON object '{\"NAME\": VALUE}'",

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use chappe_device::client::{ClientTree, Description};
+use chappe_device::client::{ClientTree, Description, Document};
 use chappe_device::mapping::rules::Rules;
 use chappe_device::mapping::{Offer, Trouble};
 use chappe_identity::Key;
@@ -29,15 +29,15 @@ pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
         false => None,
     };
     let session = Session::start_with(&flags.network, tree)?;
-    let mut description = session.device(device).await?;
-    let mut attachment = Attachment::new(&session.client, &description, &Rules::default()).await;
+    let mut watched = Watched::new(&session, device).await?;
     let mut left = flags.count.unwrap_or(u64::MAX);
     let tree_note = TreeNote(&session, flags.tree);
     let (mut pause, mut check_at) = (SILENCE, Instant::now() + SILENCE);
     loop {
-        let Ok(yields) = tokio::time::timeout_at(check_at, attachment.next()).await else {
-            let has_moved = has_moved(&session, device, &mut attachment, &mut description).await;
-            pause = match has_moved || attachment.is_subscribed() {
+        let next = watched.attachment.next();
+        let Ok(yields) = tokio::time::timeout_at(check_at, next).await else {
+            let has_moved = watched.has_moved().await;
+            pause = match has_moved || watched.attachment.is_subscribed() {
                 true => SILENCE,
                 false => (pause * 2).min(SEARCH_PAUSE_MAX),
             };
@@ -49,15 +49,18 @@ pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
             match one {
                 AttachmentEvent::Element(offer, element)
                 | AttachmentEvent::Current(offer, element) => {
-                    let Some(offer) = attachment.offers().get(offer) else {
+                    let Some(offer) = watched.attachment.offers().get(offer) else {
                         continue;
                     };
                     print(offer, &element, json);
-                    (pause, check_at) = (SILENCE, Instant::now() + SILENCE);
+                    // A description that could not be read is tried again meanwhile.
+                    if !watched.is_outdated {
+                        (pause, check_at) = (SILENCE, Instant::now() + SILENCE);
+                    }
                     left -= 1;
                     if left == 0 {
                         drop(tree_note);
-                        drop(attachment);
+                        drop(watched);
                         session.close().await;
                         return Ok(());
                     }
@@ -74,9 +77,13 @@ pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
                 }
                 AttachmentEvent::OffersChanged => output::progress(format_args!(
                     "{} has {} streams",
-                    description.name(),
-                    attachment.offers().len()
+                    watched.description.name(),
+                    watched.attachment.offers().len()
                 )),
+                AttachmentEvent::Resubscribed => {
+                    watched.describe_again().await;
+                    (pause, check_at) = (SILENCE, Instant::now() + SILENCE);
+                }
                 _ => {}
             }
         }
@@ -86,32 +93,85 @@ pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
         .hint("list its events: chappe describe DEVICE"))
 }
 
-/// Asks a silent device whether it still has the subscriptions. If it cannot be reached, searches for it as at the start,
-/// and subscribes at its new address: a device that restarted may listen at another port. Returns whether it does.
-async fn has_moved(
-    session: &Session,
-    device: &str,
-    attachment: &mut Attachment,
-    description: &mut Description,
-) -> bool {
-    if attachment.is_subscribed() {
-        attachment.verify_subscriptions().await;
-        return false;
+/// The watched device with the subscriptions to its events.
+struct Watched<'a> {
+    session: &'a Session,
+    /// Its name, endpoint or address, as the user gives it.
+    device: &'a str,
+    description: Box<Description>,
+    attachment: Attachment,
+    /// Whether it may have restarted with another description than the known one.
+    is_outdated: bool,
+}
+
+impl<'a> Watched<'a> {
+    /// Searches for the device and subscribes to its events.
+    async fn new(session: &'a Session, device: &'a str) -> Result<Self, Failure> {
+        let description = session.device(device).await?;
+        let attachment = Attachment::new(&session.client, &description, &Rules::default()).await;
+        Ok(Self {
+            session,
+            device,
+            description,
+            attachment,
+            is_outdated: false,
+        })
     }
-    let Ok(found) = session.device(device).await else {
-        return false;
-    };
-    if addresses(&found).eq(addresses(description)) {
-        return false;
+
+    /// Asks a silent device whether it still has the subscriptions. If it cannot be reached, searches for it as at the
+    /// start, and subscribes at its new address: a device that restarted may listen at another port. Returns whether it does.
+    async fn has_moved(&mut self) -> bool {
+        if self.attachment.is_subscribed() {
+            match self.is_outdated {
+                true => self.describe_again().await,
+                false => self.attachment.verify_subscriptions().await,
+            }
+            return false;
+        }
+        let Ok(found) = self.session.device(self.device).await else {
+            return false;
+        };
+        if addresses(&found).eq(addresses(&self.description)) {
+            return false;
+        }
+        let at = found.contact.address;
+        output::note(format_args!("{} is at {at} now", found.name()));
+        self.describe(found).await;
+        true
     }
-    let at = found.contact.address;
-    output::note(format_args!("{} is at {at} now", found.name()));
-    *description = *found;
-    let rules = Rules::default();
-    attachment
-        .describe(&session.client, description, &rules)
-        .await;
-    true
+
+    /// Reads the description of a device that subscribed again, before its next event is read. Without an answer it
+    /// stays outdated.
+    async fn describe_again(&mut self) {
+        self.is_outdated = true;
+        let found = &self.description.found;
+        let Ok(description) = self.session.client.describe(found).await else {
+            return;
+        };
+        let is_same = documents(&description).eq(documents(&self.description))
+            && addresses(&description).eq(addresses(&self.description));
+        if is_same {
+            self.is_outdated = false;
+            return;
+        }
+        output::note(format_args!("{} has a new description", description.name()));
+        self.describe(Box::new(description)).await;
+    }
+
+    async fn describe(&mut self, description: Box<Description>) {
+        self.description = description;
+        let rules = Rules::default();
+        self.attachment
+            .describe(&self.session.client, &self.description, &rules)
+            .await;
+        self.is_outdated = self.attachment.needs_description();
+    }
+}
+
+/// The documents of a device's services, of which its streams are made.
+fn documents(description: &Description) -> impl Iterator<Item = &Document> {
+    let services = description.services.iter();
+    services.flat_map(|service| &service.documents)
 }
 
 /// The services of a device with their addresses.

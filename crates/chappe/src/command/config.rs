@@ -7,8 +7,12 @@ use chappe_node::config::{self, Flag, Layers, Loaded, Origin};
 use chappe_transport::key_file;
 use serde_json::json;
 
+use super::text_file;
 use crate::cli::{Config, SchemaOf};
 use crate::output::{self, Failure, Outcome, Table};
+
+/// Largest configuration in bytes; reason: sixteen thousand links of two hundred bytes.
+const CONFIGURATION_BYTES_MAX: u64 = 4 << 20;
 
 /// Runs a verb of `config`.
 pub(crate) fn run(verb: Config, json: bool) -> Outcome {
@@ -44,10 +48,9 @@ pub(crate) fn load(file: Option<&Path>, flags: Vec<Flag>) -> Result<Loaded, Fail
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path).map_err(|error| {
-        Failure::new(format!("cannot read {}: {error}", path.display()))
-            .coded("file_unreadable")
-            .hint("write one with: chappe config sample > node.toml")
+    text_file::read(path, CONFIGURATION_BYTES_MAX).map_err(|failure| match &*failure.error_code {
+        "file_unreadable" => failure.hint("write one with: chappe config sample > node.toml"),
+        _ => failure,
     })
 }
 
@@ -151,7 +154,7 @@ fn migrate(file: &Path, dry_run: bool, json: bool) -> Outcome {
         if let Some((taken, _)) = made.find(|(path, text)| is_other(path, text)) {
             return Err(Failure::new(format!("{} already exists", taken.display()))
                 .coded("file_exists")
-                .hint("move it away; nothing was written over"));
+                .hint("move it away; nothing was overwritten"));
         }
         for (path, text) in &files {
             if let Some(directory) = path.parent() {

@@ -80,7 +80,7 @@ fn rust_of_file(path: &Path) -> Outcome {
         match missing {
             Some(location) if location.contains("://") => {
                 return Err(
-                    Failure::new(format!("{location} is imported, and is no file"))
+                    Failure::new(format!("{location} is imported, but is not a file"))
                         .coded("file_unreadable")
                         .hint("save it next to the WSDL, and give its file name as location"),
                 );

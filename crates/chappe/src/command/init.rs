@@ -35,7 +35,8 @@ struct Device {
 pub(crate) fn run(flags: Init, json: bool) -> Outcome {
     let file = flags.directory.join(FILE);
     if file.exists() && !flags.force {
-        let failure = Failure::new(format!("{} exists", file.display())).coded("file_exists");
+        let failure =
+            Failure::new(format!("{} already exists", file.display())).coded("file_exists");
         return Err(failure.hint(existing(&flags.directory)));
     }
     refuse_one_time_flags(&flags.network)?;

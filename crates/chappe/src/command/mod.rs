@@ -37,6 +37,7 @@ pub(crate) mod serve;
 mod service;
 mod session;
 pub(crate) mod stream;
+mod text_file;
 pub(crate) mod trace;
 pub(crate) mod trial;
 pub(crate) mod unit;

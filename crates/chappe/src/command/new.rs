@@ -26,7 +26,8 @@ pub(crate) fn run(verb: New, json: bool) -> Outcome {
 fn sensor(flags: &NewSensor, json: bool) -> Outcome {
     for name in [&flags.name, &flags.from] {
         check_name(name).map_err(|error| {
-            Failure::from(error).hint("a name is of a-z, 0-9, - and _, with dots between its parts")
+            Failure::from(error)
+                .hint("a name consists of a-z, 0-9, - and _, with dots between its parts")
         })?;
     }
     let path = flags.into.join(format!("{}.toml", flags.name));
@@ -39,7 +40,8 @@ fn sensor(flags: &NewSensor, json: bool) -> Outcome {
         return Err(failure.hint("choose a name that does not end in `.test`"));
     }
     if path.exists() && !flags.force {
-        let failure = Failure::new(format!("{} exists", path.display())).coded("file_exists");
+        let failure =
+            Failure::new(format!("{} already exists", path.display())).coded("file_exists");
         return Err(failure.hint("choose another name, or add --force to overwrite it"));
     }
     let fields = match flags.fields.is_empty() {

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use super::network;
 use super::node_client::NodeClient;
 use super::query::percent;
+use super::text_file;
 use crate::cli::{DescriptorFormat, Import, ImportGsn, Sensor, SensorCall, SensorConvert};
 use crate::output::{self, Failure, Outcome};
 
@@ -91,7 +92,7 @@ fn arguments(written: &[String]) -> Result<Map<String, Value>, Failure> {
 }
 
 fn convert(flags: &SensorConvert, json: bool) -> Outcome {
-    let text = read(&flags.file)?;
+    let text = text_file::read(&flags.file, DESCRIPTOR_BYTES_MAX as u64)?;
     let name = flags.file.display().to_string();
     let is_xml = is_xml(&flags.file);
     let to = match is_xml {
@@ -177,7 +178,7 @@ fn import_file(
     flags: &ImportGsn,
     names: &mut Vec<String>,
 ) -> Result<Written, Failure> {
-    let text = read(path)?;
+    let text = text_file::read(path, DESCRIPTOR_BYTES_MAX as u64)?;
     let imported = descriptor::import(&path.display().to_string(), &text).map_err(failure)?;
     let name = imported.descriptor.name.clone();
     if names.contains(&name) {
@@ -189,7 +190,7 @@ fn import_file(
     let to = flags.into.join(format!("{name}.toml"));
     names.push(name);
     if !flags.replace && to.exists() {
-        let message = format!("{} exists", to.display());
+        let message = format!("{} already exists", to.display());
         return Err(Failure::new(message)
             .coded("file_unwritable")
             .hint("add --replace to overwrite it"));
@@ -267,21 +268,6 @@ fn descriptors(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
 
 fn is_xml(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "xml")
-}
-
-fn read(path: &Path) -> Result<String, Failure> {
-    let wrong = |error: std::io::Error| {
-        Failure::new(format!("cannot read {}: {error}", path.display())).coded("file_unreadable")
-    };
-    let bytes = fs::metadata(path).map_err(wrong)?.len();
-    if bytes > DESCRIPTOR_BYTES_MAX as u64 {
-        let message = format!(
-            "{} is longer than {DESCRIPTOR_BYTES_MAX} bytes",
-            path.display()
-        );
-        return Err(Failure::new(message).coded("file_too_large"));
-    }
-    fs::read_to_string(path).map_err(wrong)
 }
 
 fn failure(error: DescriptorError) -> Failure {

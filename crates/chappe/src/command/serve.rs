@@ -89,10 +89,13 @@ fn raise_open_files_limit() {
 
 /// Starts a node, with the hint of its error.
 pub(crate) async fn start(config: Config) -> Result<Node, Failure> {
-    Node::start(config).await.map_err(|error: StartError| {
-        let (hint, code) = (error.hint(), error.code());
-        Failure::from(error).hint_if(hint).coded(code)
-    })
+    Node::start(config).await.map_err(failure)
+}
+
+/// The failure with the hint and the code of the error.
+pub(super) fn failure(error: StartError) -> Failure {
+    let (hint, code) = (error.hint(), error.code());
+    Failure::from(error).hint_if(hint).coded(code)
 }
 
 fn setting(text: &str) -> Result<Flag, Failure> {

@@ -25,6 +25,9 @@ use crate::output::Failure;
 /// Pause before a silent device is asked again for its metadata.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// Time after a search within which all descriptions are there; reason: what a stranger's device may add to a command.
+const DESCRIBING_MAX: Duration = Duration::from_secs(30);
+
 /// A client for as long as a command runs.
 pub(crate) struct Session {
     pub client: Arc<DeviceClient>,
@@ -152,7 +155,16 @@ impl Session {
                 }
                 taken.push(found.endpoint.clone());
                 let client = Arc::clone(&self.client);
-                describing.spawn(async move { describe(&client, found, until).await });
+                describing.spawn(async move {
+                    let end = until + DESCRIBING_MAX;
+                    let unread = found.clone();
+                    let described = describe(&client, found, until);
+                    let described = tokio::time::timeout_at(end, described).await;
+                    described.unwrap_or_else(|_| Answer {
+                        found: unread,
+                        description: Err(Error::Slow(DESCRIBING_MAX)),
+                    })
+                });
             }
         }
         let known = self.client.known();

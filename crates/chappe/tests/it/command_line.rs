@@ -148,7 +148,7 @@ fn impossible_flags_fail_before_any_work() {
     };
     let device = ["device", "run", "demo/devices/thermometer.toml"];
     let tree = [&device[..], &["--tree", "/proc/nope"]].concat();
-    stdout_and_error(&tree, 2, "cannot make /proc/nope");
+    stdout_and_error(&tree, 2, "cannot create /proc/nope");
     stdout_and_error(&["watch", "--stream", "x", "--tree"], 2, "--tree");
 }
 

@@ -318,6 +318,39 @@ fn a_second_repair_preserves_earlier_damaged_bytes() {
 }
 
 #[test]
+fn data_of_a_newer_program_is_refused_before_any_change() {
+    let scratch = tempfile::tempdir().unwrap();
+    let backup = scratch.path().join("backup");
+    let directory = stopped_node(scratch.path(), 1);
+    assert_eq!(data("backup", &[&directory, &backup]).0, Some(0));
+    for of in [&directory, &backup] {
+        fs::write(of.join("charged.json"), r#"{"version": 9, "kept": []}"#).unwrap();
+    }
+    let marker = directory.join("log/marker");
+    fs::remove_file(&marker).unwrap();
+    let to = scratch.path().join("to");
+    for (verb, paths) in [
+        ("check", vec![&directory]),
+        ("repair", vec![&directory]),
+        ("backup", vec![&directory, &to]),
+        ("restore", vec![&backup, &to]),
+    ] {
+        let paths: Vec<&Path> = paths.into_iter().map(PathBuf::as_path).collect();
+        let (code, _, stderr) = data(verb, &paths);
+        assert_eq!(code, Some(2), "{verb}: {stderr}");
+        for part in [
+            "format version 9",
+            "newer_format",
+            "install the newer program",
+        ] {
+            assert!(stderr.contains(part), "{verb}: {stderr}");
+        }
+        // A repair would have made a marker and given the copy new epochs.
+        assert!(!marker.exists() && !to.exists(), "{verb}");
+    }
+}
+
+#[test]
 fn wrong_directories_are_named() {
     let scratch = tempfile::tempdir().unwrap();
     let none = scratch.path().join("none");

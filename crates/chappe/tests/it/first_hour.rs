@@ -137,7 +137,7 @@ fn mistakes_at_the_start_name_the_next_command() {
         ],
         2,
         &[
-            "cannot make file/plant",
+            "cannot create file/plant",
             "hint: name a directory that you can write",
         ],
     );
@@ -211,7 +211,7 @@ fn a_descriptor_is_written_tried_on_a_file_and_tested() {
         at,
         &["new", "sensor", "Warm Room", "--from", "a"],
         2,
-        &["hint: a name is of"],
+        &["hint: a name consists of"],
     );
     let rows: String = (0..60).map(|n| format!("{n},shut\n")).collect();
     fs::write(at.join("room.csv"), format!("temperature,door\n{rows}")).expect("a file");

@@ -23,8 +23,9 @@ pub struct AnySubscription {
     /// The stream. Default: the name of the wrapper.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub into: Option<String>,
-    /// An IDL file with the type, relative to this file. Default: the type that the writers announce. Writers that announce
-    /// another type than this are refused, and the members that differ are named.
+    /// An IDL file with the type, relative to this file. Default: the type that the writers
+    /// announce. Writers that announce another type are refused, with the names of the members that
+    /// differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idl: Option<PathBuf>,
     /// The scoped name of the struct in `idl`, such as `sensor_msgs::msg::Imu`. Default: its last struct.

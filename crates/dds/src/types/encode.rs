@@ -158,7 +158,7 @@ impl Out {
     fn structure(&mut self, of: &Structure, sample: &Datum) -> Written {
         let values = match sample {
             Datum::Structure(values) if values.len() == of.members.len() => &**values,
-            _ => return Err(fault(format!("it is no {}", of.name))),
+            _ => return Err(fault(format!("it is not of type {}", of.name))),
         };
         match (self.is_version_2, of.extensibility) {
             (true, Extensibility::Appendable) => self.sized(|out| out.in_order(of, values)),
@@ -227,7 +227,7 @@ impl Out {
             (Type::Boolean, Datum::Boolean(value)) => self.bytes.push((*value).into()),
             (Type::Char, Datum::Text(text)) => match latin(text).as_deref() {
                 Some([letter]) => self.bytes.push(*letter),
-                _ => return Err(fault(format!("{text:?} is no character of 8 bits"))),
+                _ => return Err(fault(format!("{text:?} is not a character of 8 bits"))),
             },
             (Type::Integer { .. } | Type::Mask { .. }, Datum::Integer(value)) => {
                 self.whole(of, (*value).into())?;
@@ -259,7 +259,7 @@ impl Out {
             (Type::Array(element, count), value) => {
                 self.collection(element, Some(*count as usize), value)?;
             }
-            _ => return Err(fault(format!("it is no {of}"))),
+            _ => return Err(fault(format!("it is not of type {of}"))),
         }
         Ok(())
     }
@@ -310,7 +310,7 @@ impl Out {
                     self.value(element, value)?;
                 }
             }
-            _ => return Err(fault(format!("its elements are no {element}"))),
+            _ => return Err(fault(format!("its elements are not of type {element}"))),
         }
         Ok(())
     }
@@ -327,12 +327,12 @@ impl Out {
             Type::Boolean => match value {
                 0.0 => self.bytes.push(0),
                 1.0 => self.bytes.push(1),
-                _ => return Err(fault(format!("{value} is no boolean"))),
+                _ => return Err(fault(format!("{value} is not a boolean"))),
             },
             Type::Integer { .. } | Type::Mask { .. } if value.fract() == 0.0 => {
                 return self.whole(of, value as i128);
             }
-            _ => return Err(fault(format!("{value} is no {of}"))),
+            _ => return Err(fault(format!("{value} is not of type {of}"))),
         }
         Ok(())
     }
@@ -342,7 +342,7 @@ impl Out {
         let (bytes, is_signed) = match of {
             Type::Integer { bytes, is_signed } => (*bytes, *is_signed),
             Type::Mask { bytes } => (*bytes, false),
-            _ => return Err(fault(format!("{value} is no {of}"))),
+            _ => return Err(fault(format!("{value} is not of type {of}"))),
         };
         let bits = u32::from(bytes) * 8;
         let range = match is_signed {
@@ -350,7 +350,7 @@ impl Out {
             false => 0..1 << bits,
         };
         if !range.contains(&value) {
-            return Err(fault(format!("{value} is no {of}")));
+            return Err(fault(format!("{value} is not of type {of}")));
         }
         let low = value.to_le_bytes();
         let mut number = [0; 8];

@@ -170,6 +170,7 @@ impl Parser<'_> {
             let Type::Structure(base) = self.named(input)? else {
                 return Err(input.fault("the base type is not a struct".into()));
             };
+            self.count(input, base.members.len())?;
             members.clone_from(&base.members);
         }
         input.expect('{')?;
@@ -205,10 +206,7 @@ impl Parser<'_> {
             if members.iter().any(|member| member.name == name) {
                 return Err(fault(format!("{name} is a second member of this name")));
             }
-            self.members += 1;
-            if self.members > MEMBERS_MAX {
-                return Err(fault(format!("there are more than {MEMBERS_MAX} members")));
-            }
+            self.count(input, 1)?;
             let next = members.last().map_or(0, |last| last.id.wrapping_add(1));
             members.push(Member {
                 name,
@@ -220,6 +218,15 @@ impl Parser<'_> {
             if !input.has(',')? {
                 return input.expect(';');
             }
+        }
+    }
+
+    /// Counts members of the file, those of base types included.
+    fn count(&mut self, input: &mut Tokens<'_>, members: usize) -> Parsed<()> {
+        self.members += members;
+        match self.members > MEMBERS_MAX {
+            true => Err(input.fault(format!("there are more than {MEMBERS_MAX} members"))),
+            false => Ok(()),
         }
     }
 
@@ -383,21 +390,25 @@ impl Parser<'_> {
 
     /// A whole number or the name of one.
     fn whole(&mut self, input: &mut Tokens<'_>) -> Parsed<i64> {
+        let mut is_negative = false;
+        while input.has('-')? {
+            is_negative = !is_negative;
+        }
         let fault = input.fault("expected a whole number or the name of one".into());
-        match input.peek()?.clone() {
+        let number = match input.peek()?.clone() {
             Token::Number(number) => {
                 input.next()?;
                 Ok(number)
-            }
-            Token::Mark('-') => {
-                input.next()?;
-                self.whole(input).map(i64::wrapping_neg)
             }
             Token::Name(_) | Token::Mark(':') => match self.meaning(&input.scoped_name()?) {
                 Some(Meaning::Constant(value)) => Ok(*value),
                 _ => Err(fault),
             },
             _ => Err(fault),
+        };
+        match is_negative {
+            true => number.map(i64::wrapping_neg),
+            false => number,
         }
     }
 
@@ -464,9 +475,27 @@ impl Parser<'_> {
             let message = format!("{name} is defined before");
             return Err(IdlError { message, ..place });
         }
+        if let Meaning::Type(of) = &meaning
+            && depth(of) > DEPTH_MAX
+        {
+            let message = format!(
+                "{name} has types that are too deep within each other; the limit is {DEPTH_MAX}"
+            );
+            return Err(IdlError { message, ..place });
+        }
         self.names.insert(name, meaning);
         Ok(())
     }
+}
+
+/// How deep sequences and arrays are within each other; the depth of a struct is checked when it is defined.
+fn depth(mut of: &Type) -> usize {
+    let mut depth = 0;
+    while let Type::Sequence(element) | Type::Array(element, _) = of {
+        of = element;
+        depth += 1;
+    }
+    depth
 }
 
 #[cfg(test)]
@@ -552,11 +581,41 @@ mod tests {
                 "a.idl:1:8: member x is a wide text",
             ),
             ("struct A { /* ", "a.idl:1:12: a comment does not end"),
+            ("const long A = --;", "a.idl:1:18: expected a whole number"),
         ];
         for (text, expected) in cases {
             let error = parse(text).unwrap_err();
             assert!(error.starts_with(expected), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn what_a_small_file_defines_is_bounded() {
+        let minus = format!(
+            "const long A = {}3; struct B {{ long a[A]; }};",
+            "-".repeat(100_000)
+        );
+        assert_eq!(
+            parse(&minus).unwrap()[0].members[0].of.to_string(),
+            "int32[3]"
+        );
+        let mut arrays = "typedef long T0[1];".to_owned();
+        let mut structures = "struct S0 { long a; };".to_owned();
+        for n in 1..10_000 {
+            arrays += &format!("typedef T{} T{n}[1];", n - 1);
+            structures += &format!("struct S{n} {{ S{} a; }};", n - 1);
+        }
+        for text in [arrays, structures] {
+            let error = parse(&text).unwrap_err();
+            assert!(error.contains("too deep within each other"), "{error}");
+        }
+        let members: String = (0..1_000).map(|n| format!("long m{n};")).collect();
+        let mut heirs = format!("struct A {{ {members} }};");
+        for n in 0..9_000 {
+            heirs += &format!("struct B{n} : A {{}};");
+        }
+        let error = parse(&heirs).unwrap_err();
+        assert!(error.ends_with("members"), "{error}");
     }
 
     proptest! {

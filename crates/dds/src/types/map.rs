@@ -304,7 +304,7 @@ fn times(of: &Structure, rules: &MapRules) -> Result<BTreeMap<String, TimePart>,
                 found.insert(format!("{path}.{}", member.name), part);
             }
         }
-        Some(other) => return Err(format!("{path}: a {other} is no time")),
+        Some(other) => return Err(format!("{path}: a {other} is not a time")),
         None => return Err(format!("{path}: the type has no such member")),
     }
     Ok(found)
@@ -384,9 +384,9 @@ fn datum(of: &Type, value: &Value) -> Result<Datum, String> {
                 Type::Boolean | Type::Integer { .. } | Type::Mask { .. } | Type::Float { .. },
                 Value::Samples(samples),
             ) => Datum::Numbers(samples.values.clone()),
-            _ => return Err(format!("it is no {of}")),
+            _ => return Err(format!("it is not of type {of}")),
         },
-        _ => return Err(format!("it is no {of}")),
+        _ => return Err(format!("it is not of type {of}")),
     })
 }
 
@@ -404,7 +404,7 @@ fn example(of: FieldType) -> Value {
 
 /// The value of a key member.
 fn parsed(of: &Type, text: &str) -> Result<Datum, String> {
-    let wrong = || format!("{text:?} is no {of}");
+    let wrong = || format!("{text:?} is not of type {of}");
     Ok(match of {
         Type::Boolean => Datum::Boolean(text.parse().map_err(|_| wrong())?),
         Type::Integer {

@@ -138,7 +138,7 @@ clauses! {
     MEDIA_TYPE "SOAP-2-7.1-media" SOAP Must "messages have the media type application/soap+xml"
     FAULT_STATUS "SOAP-2-7.5-status" SOAP Must "a fault of the sender has status 400, others have 500"
     OTHER_MEDIA "SOAP-2-7.5-415" SOAP Should "a message of another media type: status 415"
-    MALFORMED "SOAP-2-7.5-malformed" SOAP Must "a text that is no XML is refused, and the device stays usable"
+    MALFORMED "SOAP-2-7.5-malformed" SOAP Must "a text that is not XML is refused, and the device stays usable"
     MUST_UNDERSTAND "SOAP-1-5.4.8" SOAP Must "a mandatory header that is not understood: fault MustUnderstand"
     NOT_UNDERSTOOD "SOAP-1-5.4.8-named" SOAP Should "that fault names the header"
     VERSION "SOAP-1-5.4.7" SOAP Must "another version of SOAP: fault VersionMismatch"

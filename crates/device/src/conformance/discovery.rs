@@ -70,7 +70,7 @@ impl<W: Wire> Check<'_, W> {
         let sent = "a Probe for another type by HTTP";
         let seen = self.ask(sent, &url, &probe.to_envelope(&[])).await;
         let is_empty = matches_of(seen.envelope.as_ref()).is_ok_and(|all| all.is_empty());
-        let problem = || "the answer is no empty ProbeMatches".to_owned();
+        let problem = || "the answer is not an empty ProbeMatches".to_owned();
         self.judge(&HTTP_NO_MATCH, &seen, so(is_empty, problem));
     }
 
@@ -132,7 +132,7 @@ impl<W: Wire> Check<'_, W> {
         let read = message_of(seen.envelope.as_ref());
         let target = match read.map(|message| message.content) {
             Ok(Content::ResolveMatches(Some(target))) => Ok(target),
-            Ok(_) => Err("it is no ResolveMatches with a match".to_owned()),
+            Ok(_) => Err("it is not a ResolveMatches with a match".to_owned()),
             Err(problem) => Err(problem),
         };
         let own = self.device().address;
@@ -337,7 +337,7 @@ impl Exchange {
         let came = match &read {
             Some(envelope) => envelope.addressing.action.to_string(),
             None if response.is_empty() => "silence".to_owned(),
-            None => format!("{} bytes that are no message", response.len()),
+            None => format!("{} bytes that are not a message", response.len()),
         };
         Self {
             sent: sent.to_owned(),
@@ -353,7 +353,7 @@ impl Exchange {
 }
 
 fn message_of(envelope: Option<&Envelope>) -> Result<Message, String> {
-    let envelope = envelope.ok_or("it is no message")?;
+    let envelope = envelope.ok_or("it is not a message")?;
     Message::from_envelope(envelope).map_err(|error| error.to_string())
 }
 

@@ -170,9 +170,9 @@ impl<W: Wire> Check<'_, W> {
         let text = self.plain_get().to_text();
         let half = text.replace("</soap:Header>", "</soap:Haeder>");
         let seen = self
-            .post("a text that is no XML", post(SOAP, half, false), None)
+            .post("a text that is not XML", post(SOAP, half, false), None)
             .await;
-        let after = self.get_again("a Get after a text that is no XML").await;
+        let after = self.get_again("a Get after a text that is not XML").await;
         let is_refused = matches!(seen.status, 400..=599);
         let problem = || "the text is not refused".to_owned();
         self.judge(&MALFORMED, &seen, so(is_refused, problem));

@@ -261,7 +261,7 @@ impl<'a, W: Wire> Check<'a, W> {
         let Some(envelope) = &seen.envelope else {
             let is_message = seen.status == 200 && !seen.response.trim().is_empty();
             if is_message {
-                let problem = || "the answer is no envelope of SOAP 1.2".to_owned();
+                let problem = || "the answer is not an envelope of SOAP 1.2".to_owned();
                 self.judge(&SOAP_12, seen, so(false, problem));
             }
             return;

@@ -197,7 +197,7 @@ impl Network {
         let text = String::from_utf8_lossy(&answer);
         let status = text.split(' ').nth(1).and_then(|word| word.parse().ok());
         Ok(Got {
-            status: status.ok_or("the answer is no HTTP")?,
+            status: status.ok_or("the answer is not HTTP")?,
             ..Got::default()
         })
     }

@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 
 use super::{Event, File, Replay, Value, is_valid};
 use crate::host::{Builder, urn};
+use crate::key::Memory;
 use crate::{DeviceHost, Error, HostOptions};
 
 /// The path of the only service.
@@ -132,7 +133,7 @@ impl File {
     /// # Errors
     /// As [`Builder::start`].
     pub fn start(self, mut options: HostOptions, drops: Drops) -> Result<FileDevice, Error> {
-        options.metadata_version = options.metadata_version.max(self.version);
+        options.metadata_version = options.metadata_version.max(self.metadata_version());
         if let Some(tree) = &mut options.tree {
             let own = |event: &Event| Some((self.action(event), event.deadline?));
             tree.deadlines.extend(self.events.iter().filter_map(own));
@@ -147,6 +148,18 @@ impl File {
             replays.spawn(replay(Arc::clone(&host), event, action));
         }
         Ok(FileDevice { host, replays })
+    }
+
+    /// The version that the device announces. Where none can be stored, it is the file's modification time.
+    fn metadata_version(&self) -> u32 {
+        let Some((path, text)) = &self.origin else {
+            return self.version;
+        };
+        let version = Memory::next_to(path).version(id_of(&[text]), self.version);
+        version.unwrap_or_else(|error| {
+            tracing::warn!("{error}: a change within the same second is not announced");
+            self.version
+        })
     }
 
     fn builder(&self) -> Builder {

@@ -45,6 +45,10 @@
 //! `dateTime` without a column in the recording carries the time of the event. A field with `sample_period_ms`
 //! is a waveform: each event carries as many rows as fit its period. An error names the file, the line, the key
 //! and, if one is known, a remedy.
+//!
+//! A device that starts stores the version of its description next to the file, with the suffix `.metadata`. The
+//! version rises with each start after a change, so clients read the description again: also after two changes in
+//! one second, and after a return to an older file.
 
 mod device;
 mod error;
@@ -108,8 +112,11 @@ pub struct File {
     pub events: Vec<Event>,
     /// Its values.
     pub values: Vec<Value>,
-    /// The version of the description: the modification time of the file, in seconds since 1970.
+    /// The lowest version of the description: the modification time of the file, in seconds since 1970. A device that
+    /// starts with a changed file announces at least this one, and a higher one than before.
     pub version: u32,
+    /// The text and its file, if it was read from one.
+    origin: Option<(PathBuf, String)>,
 }
 
 /// An event and the source of its content.
@@ -168,6 +175,7 @@ impl File {
             .and_then(|at| at.duration_since(UNIX_EPOCH).ok());
         let seconds = since.map_or(1, |since| since.as_secs());
         file.version = u32::try_from(seconds).unwrap_or(u32::MAX);
+        file.origin = Some((path.to_owned(), text));
         Ok(file)
     }
 
@@ -230,6 +238,7 @@ impl File {
             events,
             values,
             version: 1,
+            origin: None,
         })
     }
 }

@@ -212,7 +212,7 @@ impl RecordedService {
         let list = folder.join("events.tsv");
         for [at, file, action] in reader.list(folder, "events.tsv")? {
             let milliseconds = at.parse().map_err(|_| {
-                RecordingError::new(&list, format!("{at:?} is no number of milliseconds"))
+                RecordingError::new(&list, format!("{at:?} is not a number of milliseconds"))
             })?;
             if events.len() == EVENTS_MAX {
                 let problem = format!("it has more than {EVENTS_MAX} events");

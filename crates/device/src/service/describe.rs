@@ -136,7 +136,7 @@ impl Service {
         for name in &names {
             if !is_name(name) {
                 let what = format!(
-                    "{name:?} is no name: use letters, digits, `_`, `-` and `.`, a letter first"
+                    "{name:?} is not a name: use letters, digits, `_`, `-` and `.`, a letter first"
                 );
                 return Err(self.misuse(&what));
             }

@@ -119,6 +119,38 @@ async fn it_behaves_as_described() {
 }
 
 #[tokio::test]
+async fn a_changed_description_has_a_higher_version_also_within_a_second_and_with_an_older_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = file(&directory).endpoint();
+    let path = directory.path().join("heart.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let changed = text.replace("\"uV\"", "\"mV\"");
+    assert_ne!(changed, text);
+    let mut versions = Vec::new();
+    // Seconds since 1970 of each file's modification.
+    for (text, modified) in [
+        (&text, 1_000),
+        (&changed, 1_000),
+        (&changed, 1_000),
+        (&text, 500),
+        (&changed, 2_000),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let modified = std::time::UNIX_EPOCH + Duration::from_secs(modified);
+        let opened = std::fs::File::options().write(true).open(&path).unwrap();
+        opened.set_modified(modified).unwrap();
+        let started = File::read(&path)
+            .unwrap()
+            .start(host_options("127.0.3.4"), Drops::default());
+        let device = started.unwrap();
+        assert_eq!(device.host().endpoint(), endpoint);
+        versions.push(device.host().announcement().metadata_version);
+        device.stop().await;
+    }
+    assert_eq!(versions, [1_000, 1_001, 1_001, 1_002, 2_000]);
+}
+
+#[tokio::test]
 async fn an_event_is_late_after_its_own_deadline() {
     let directory = tempfile::tempdir().unwrap();
     let file = file(&directory);

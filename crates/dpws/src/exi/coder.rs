@@ -26,7 +26,7 @@ pub enum DecodeError {
     #[error("the message is EXI of the schema {0:?}, which is not known here")]
     OtherSchema(String),
     /// No EXI, or beyond the limits of a message.
-    #[error("the message is no EXI, or beyond the limits of a message: {0}")]
+    #[error("the message is not EXI, or beyond the limits of a message: {0}")]
     Broken(String),
 }
 

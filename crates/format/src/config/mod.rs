@@ -49,7 +49,7 @@ pub struct StreamConfig {
     /// refused. Default: convert.
     #[serde(default)]
     pub name_values: NameValues,
-    /// The most streams that the placeholders of `name` may make. Default: 1000.
+    /// Maximum number of streams that the placeholders of `name` may create. Default: 1000.
     #[schemars(with = "Option<u32>", range(min = 1, max = 100_000))]
     pub streams_max: Option<Spanned<u32>>,
     /// The fields of the elements.
@@ -126,7 +126,7 @@ pub enum BytesEncoding {
     /// Base64 (RFC 4648), with or without padding.
     #[default]
     Base64,
-    /// Two hexadecimal digits a byte.
+    /// Two hexadecimal digits per byte.
     Hex,
 }
 

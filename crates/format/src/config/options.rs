@@ -49,7 +49,7 @@ macro_rules! options {
             /// Default: "rfc3339".
             #[schemars(with = "Option<String>")]
             pub time_format: Option<Spanned<String>>,
-            /// The offset of times that name none, such as "+02:00". Default: "UTC".
+            /// The offset for times without one, such as "+02:00". Default: "UTC".
             #[schemars(with = "Option<String>")]
             pub time_zone: Option<Spanned<String>>,
             /// Texts that mean null, such as "NA".
@@ -81,7 +81,7 @@ options! {
         /// The records: a path (RFC 9535). Default: the message is one record.
         #[schemars(with = "Option<String>")]
         each: Option<Spanned<String>>,
-        /// Each line is a document of its own. Default: false.
+        /// Each line is a separate document. Default: false.
         #[serde(default)]
         lines: bool,
     }
@@ -207,7 +207,7 @@ options! {
     /// NMEA 0183 sentences.
     #[derive(Default)]
     NmeaConfig {
-        /// Take sentences without a checksum. Default: false.
+        /// Accept sentences without a checksum. Default: false.
         #[serde(default)]
         checksum_optional: bool,
     }
@@ -226,8 +226,8 @@ options! {
         /// The bytes before the first record. Default: 0.
         #[serde(default)]
         header_bytes: u32,
-        /// The length of a record, of which the message then holds any number. Default: the message is one
-        /// record.
+        /// The length of a record; a message may then have any number of records. Default: the
+        /// message is one record.
         #[schemars(with = "Option<u32>")]
         record_bytes: Option<Spanned<u32>>,
         /// The order of the bytes of a number: "big" or "little". Default: big.
@@ -263,7 +263,7 @@ pub enum ByteOrder {
 pub struct LayoutField {
     /// The name, which paths and placeholders use.
     pub name: String,
-    /// The byte at which it begins, from 0.
+    /// The byte at which it starts, from 0.
     pub at: u32,
     /// u8, i8, u16, i16, u24, i24, u32, i32, u64, i64, f32, f64, text or bytes.
     #[serde(rename = "type")]

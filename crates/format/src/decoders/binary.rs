@@ -206,7 +206,7 @@ fn field(
         "text" => Coding::Text(length),
         "bytes" => Coding::Bytes(length),
         _ => {
-            let message = format!("{code:?} is no type of a layout");
+            let message = format!("{code:?} is not a type of a layout");
             let hint = "there are u8, i8, u16, i16, u24, i24, u32, i32, u64, i64, f32, f64, text and bytes";
             return Err(OptionFault::new(config.layout_type.span(), "type", message).hint(hint));
         }

@@ -137,7 +137,7 @@ impl KeyValueFormat {
             if bytes.get(at) != Some(&self.assign) || key.is_empty() {
                 let assign = char::from(self.assign);
                 let found = shown(&text[start..]);
-                let text = format!("{found:?} is no key, `{assign}` and value");
+                let text = format!("{found:?} is not a key, `{assign}` and value");
                 return Err(Reason::Syntax(text));
             }
             at += 1;

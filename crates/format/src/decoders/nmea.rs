@@ -230,7 +230,7 @@ impl Sentence<'_> {
                         .and_then(|(angle, side)| degrees(angle, side));
                     found.map(Raw::Double).ok_or_else(|| {
                         let text = format!("{} {}", angle.unwrap_or(""), side.unwrap_or(""));
-                        Reason::Syntax(format!("{:?} is no angle", shown(&text)))
+                        Reason::Syntax(format!("{:?} is not an angle", shown(&text)))
                     })
                 }
             },

@@ -22,7 +22,7 @@ fields = [{ name = "t", type = "double" }, { name = "m", path = "msg", type = "t
     assert_eq!(elements[1].1.values, [Value::Double(20.0), text("ok")]);
     assert_eq!(faults.len(), 3);
     assert!(faults[0].contains("not of type double"), "{faults:?}");
-    assert!(faults[1].contains("is no key"), "{faults:?}");
+    assert!(faults[1].contains("is not a key"), "{faults:?}");
     assert!(faults[2].contains("no value for {room}"), "{faults:?}");
 }
 

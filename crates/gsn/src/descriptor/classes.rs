@@ -78,7 +78,7 @@ pub(super) fn apply(
             nmea(from, to, report)?;
         }
         "myfilter" | "filter" => passes_with(
-            "a bridge; put the condition into the query's WHERE: a result without rows is no element",
+            "a bridge; put the condition into the query's WHERE: a result without rows is not an element",
             report,
         ),
         "splitter" | "streamsplitter" => passes_with(

@@ -171,7 +171,7 @@ fn http_get(address: &Address, stream: &str) -> Made {
     let field = only_field(&address.fields, "data");
     Ok(Equal {
         wrapper: whole_message(keys, stream, &field),
-        note: "a wrapper of kind http_poll; a document that has not changed is no element",
+        note: "a wrapper of kind http_poll; a document that has not changed is not an element",
         used: &["url", "rate"],
     })
 }

@@ -164,7 +164,9 @@ fn a_newer_version_is_refused_with_a_hint() {
     let crc = crc32fast::hash(&bytes[..32]);
     bytes[32..].copy_from_slice(&crc.to_le_bytes());
     disk.put("0000000002.segment", &bytes);
+    let found = chappe_log::check_format("0000000002.segment", &bytes).unwrap_err();
     let error = Store::open(Box::new(disk), options(), 9).err().unwrap();
+    assert_eq!(found, error);
     assert!(matches!(
         error,
         Error::NewerFormat {

@@ -103,7 +103,7 @@ pub(crate) enum AccountError {
     #[error("{0:?} is not available as the name of an account")]
     Reserved(String),
     /// It exists already.
-    #[error("the account {0:?} exists")]
+    #[error("the account {0:?} already exists")]
     Exists(String),
     /// It was revoked.
     #[error("the account {0:?} was revoked")]
@@ -347,7 +347,7 @@ impl Accounts {
         })
     }
 
-    /// Gives an account a new token; the old one is not valid any more.
+    /// Gives an account a new token; the old one is no longer valid.
     pub(crate) fn renew(&self, name: &str, token: &TokenHash) -> Result<(), AccountError> {
         self.change_one(name, |account| match account.revoked_at {
             Some(_) => Err(AccountError::Revoked(account.name.clone())),
@@ -390,7 +390,7 @@ impl Accounts {
         self.all().iter().any(is_in)
     }
 
-    /// Revokes an account: its credentials are not valid any more, and its open connections end.
+    /// Revokes an account: its credentials are no longer valid, and its open connections end.
     pub(crate) fn revoke(&self, name: &str) -> Result<(), AccountError> {
         self.change_one(name, |account| {
             account.token = None;

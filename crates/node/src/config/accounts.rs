@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 pub struct AccountRules {
     /// Percent of `log.max_bytes` that the streams of one account keep while others need the room. When the
-    /// log is full, the account that is above its share by most loses its oldest elements first. An account
+    /// log is full, the account that is furthest above its share loses its oldest elements first. An account
     /// may keep more while the log has room. What it publishes in the registry may have as many percent of
     /// `registry.max_bytes`, and its changes as many percent of the audit stream.
     #[schemars(range(min = 1, max = 100))]

@@ -327,7 +327,7 @@ pub(super) async fn add(
     Ok((StatusCode::CREATED, Extension(Subject(subject)), body).into_response())
 }
 
-/// Gives an account a new token; the old one is not valid any more.
+/// Gives an account a new token; the old one is no longer valid.
 #[utoipa::path(post, path = "/api/v1/accounts/{name}/token", tag = "accounts",
     params(("name" = String, Path, description = "The account's name")),
     responses((status = 200, body = AddedAccount), (status = 404, body = Problem),
@@ -407,7 +407,7 @@ pub(crate) struct RevocationParams {
     forget: bool,
 }
 
-/// Revokes an account: its credentials are not valid any more, and its open connections end.
+/// Revokes an account: its credentials are no longer valid, and its open connections end.
 #[utoipa::path(delete, path = "/api/v1/accounts/{name}", tag = "accounts",
     params(("name" = String, Path, description = "The account's name"), RevocationParams),
     responses((status = 204), (status = 404, body = Problem),

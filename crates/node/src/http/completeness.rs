@@ -78,7 +78,7 @@ pub(crate) struct ReaderParams {
     /// Maximum number of readers; without it, all.
     #[param(minimum = 1)]
     limit: Option<usize>,
-    /// The value of `next` in the answer before.
+    /// The value of `next` in the previous response.
     cursor: Option<String>,
 }
 
@@ -109,7 +109,7 @@ pub(crate) struct WhyParams {
     kind: Option<SubjectKind>,
 }
 
-/// Why a value does not arrive: the hops of its path, and the first that stands in its way.
+/// Why a value does not arrive: the hops of its path, and the first one that blocks it.
 #[utoipa::path(get, path = "/api/v1/why/{name}", tag = "node",
     params(("name" = String, Path, description = "A stream, a device (key, endpoint, name or \
         address), a virtual sensor or a link"), WhyParams),

@@ -40,12 +40,12 @@ pub(crate) struct DeviceParams {
     /// Maximum number of entries; without it, all.
     #[param(minimum = 1)]
     limit: Option<usize>,
-    /// The value of `next` in the answer before.
+    /// The value of `next` in the previous response.
     cursor: Option<String>,
 }
 
-/// All devices found in this run, and those that the peers of wrappers announce. Each has the streams that the caller
-/// may read, and its operations if the caller may call them.
+/// All devices discovered in this run, and those that the peers of wrappers announce. Each has the
+/// streams that the caller may read, and its operations if the caller may call them.
 #[utoipa::path(get, path = "/api/v1/devices", tag = "devices", params(DeviceParams),
     responses((status = 200, body = Devices), (status = 400, body = Problem)))]
 pub(super) async fn list(
@@ -103,7 +103,7 @@ fn leave(device: &mut Device, may_operate: bool, is_readable: impl Fn(&str) -> b
     device.streams.retain(|name| is_readable(name));
 }
 
-/// The rules by which devices are left out.
+/// The exclusions of devices.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Exclusions {
     /// Those of the configuration first.
@@ -112,7 +112,7 @@ pub(crate) struct Exclusions {
     next: Option<String>,
 }
 
-/// The rules by which devices are left out.
+/// The exclusions of devices.
 #[utoipa::path(get, path = "/api/v1/devices/exclusions", tag = "devices", params(Paging),
     responses((status = 200, body = Exclusions), (status = 400, body = Problem)))]
 pub(super) async fn exclusions(
@@ -130,7 +130,7 @@ pub(super) async fn exclusions(
     Ok(Json(Exclusions { exclusions, next }))
 }
 
-/// Leaves out devices, from now on and after restarts. Their streams keep their elements.
+/// Excludes devices, from now on and after restarts. Their streams keep their elements.
 #[utoipa::path(post, path = "/api/v1/devices/exclusions", tag = "devices",
     request_body(content = DevicePattern),
     responses((status = 201, body = Exclusion), (status = 400, body = Problem), (status = 401, body = Problem),
@@ -142,7 +142,8 @@ pub(super) async fn exclude(State(app): State<App>, body: Body) -> Result<Respon
     Ok((StatusCode::CREATED, Json(added)).into_response())
 }
 
-/// Takes the devices of an exclusion back. Those that match another one stay left out.
+/// Removes an exclusion, so that its devices are included again. Devices that match another
+/// exclusion stay excluded.
 #[utoipa::path(delete, path = "/api/v1/devices/exclusions/{id}", tag = "devices",
     params(("id" = u64, Path, description = "The number of an added exclusion")),
     responses((status = 200, body = Exclusion), (status = 401, body = Problem),
@@ -211,8 +212,8 @@ pub(crate) struct Replacement {
     place: Option<String>,
 }
 
-/// Lets a device continue the streams of another one, which it replaces. What it has sent into streams of its own
-/// stays there.
+/// Lets a device continue the streams of another one, which it replaces. Elements that it has sent
+/// to streams of its own stay there.
 #[utoipa::path(post, path = "/api/v1/devices/{key}/replace", tag = "devices",
     params(("key" = String, Path, description = "The new device's key or endpoint address, percent-encoded")),
     request_body(content = Replacement),
@@ -231,8 +232,9 @@ pub(super) async fn replace(
     replaced.map(Json).map_err(|error| replace_problem(&error))
 }
 
-/// Calls an operation of a device that a wrapper's peer announces; the body is an object of arguments, of which there is
-/// at most `value`. Answers when the peer has acknowledged it, and for Sparkplug when data of the device shows it.
+/// Calls an operation of a device that a wrapper's peer announces; the body is an object with at
+/// most the argument `value`. Responds when the peer has acknowledged it, and for Sparkplug when
+/// data of the device shows it.
 #[utoipa::path(post, path = "/api/v1/devices/{key}/operations/{operation}", tag = "devices",
     params(("key" = String, Path, description = "The device's key or endpoint address, percent-encoded"),
         ("operation" = String, Path, description = "The name of one of its operations, percent-encoded")),

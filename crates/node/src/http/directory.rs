@@ -93,7 +93,7 @@ pub(crate) struct DirectoryParams {
     /// Maximum number of streams in JSON; without it, all.
     #[param(minimum = 1)]
     limit: Option<usize>,
-    /// The value of `next` in the answer before.
+    /// The value of `next` in the previous response.
     cursor: Option<String>,
 }
 

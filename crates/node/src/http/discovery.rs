@@ -25,7 +25,7 @@ pub(super) async fn answer(
     body: Body,
 ) -> Result<Response, Problem> {
     let Some(proxy) = app.discovery_proxy.get() else {
-        let detail = "this node is no discovery proxy";
+        let detail = "this node is not a discovery proxy";
         return Err(Problem::new(StatusCode::NOT_FOUND, detail).hint("set discovery.proxy.listen"));
     };
     let is_forwarded = app

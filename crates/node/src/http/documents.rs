@@ -276,7 +276,7 @@ pub(crate) struct ServiceParams {
     /// Maximum number of services, up to 1,000.
     #[param(minimum = 1)]
     limit: Option<usize>,
-    /// The value of `next` in the answer before.
+    /// The value of `next` in the previous response.
     cursor: Option<String>,
 }
 
@@ -301,7 +301,8 @@ pub(crate) struct Service {
     names: Vec<String>,
 }
 
-/// Finds services by the interface that they implement, its operations, and what these take and give.
+/// Finds services by the interface that they implement, its operations, and the inputs and outputs
+/// of these.
 #[utoipa::path(get, path = "/api/v1/registry/services", tag = "registry", params(ServiceParams),
     responses((status = 200, body = Services), (status = 400, body = Problem)))]
 pub(super) async fn services(

@@ -60,7 +60,7 @@ pub(crate) struct SearchParams {
     /// Maximum number of entities, up to 10,000; 100 without it.
     #[param(minimum = 1)]
     limit: Option<usize>,
-    /// The value of `next` in the answer before.
+    /// The value of `next` in the previous response.
     cursor: Option<String>,
 }
 

@@ -82,7 +82,7 @@ pub(super) fn serialization(name: &str) -> Result<Serialization, Problem> {
     })
 }
 
-/// Elements of a stream in an endless answer: the stored ones, then new ones as they arrive.
+/// Elements of a stream in an endless response: the stored ones, then new ones as they arrive.
 #[utoipa::path(get, path = "/api/v1/exchange/streams/{name}", tag = "links",
     params(("name" = String, Path, description = "The stream's name"), PullParams),
     responses((status = 200, description = "a sequence of documents without end", content(

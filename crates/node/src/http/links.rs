@@ -190,7 +190,7 @@ pub(crate) struct LetterParams {
     /// Maximum number of dead letters, up to 1,000; 100 without it.
     #[param(minimum = 1)]
     pub(super) limit: Option<usize>,
-    /// The value of `next` in the answer before; then `from` has no effect.
+    /// The value of `next` in the previous response; then `from` has no effect.
     pub(super) cursor: Option<String>,
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct PieceParams {
     /// Maximum number of pieces, up to 1,000; 100 without it.
     #[param(minimum = 1)]
     limit: Option<usize>,
-    /// The value of `next` in the answer before.
+    /// The value of `next` in the previous response.
     cursor: Option<String>,
 }
 
@@ -305,7 +305,7 @@ pub(crate) struct PieceSearch {
     #[serde(default)]
     #[schema(minimum = 1)]
     limit: Option<usize>,
-    /// The value of `next` in the answer before.
+    /// The value of `next` in the previous response.
     #[serde(default)]
     cursor: Option<String>,
 }

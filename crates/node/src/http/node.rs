@@ -118,7 +118,7 @@ pub(crate) struct DropParams {
     /// Maximum number of entries; without it, all.
     #[param(minimum = 1)]
     limit: Option<usize>,
-    /// The value of `next` in the answer before.
+    /// The value of `next` in the previous response.
     cursor: Option<String>,
 }
 
@@ -170,7 +170,7 @@ pub(crate) struct NoticeParams {
     /// Maximum number of entries; without it, all.
     #[param(minimum = 1)]
     limit: Option<usize>,
-    /// The value of `next` in the answer before.
+    /// The value of `next` in the previous response.
     cursor: Option<String>,
 }
 

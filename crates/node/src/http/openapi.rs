@@ -265,7 +265,7 @@ fn refusals(
         (
             "403",
             match rule.needs.role {
-                Some(_) => "the account does not have the role, or not for this",
+                Some(_) => "the account does not have the necessary role, or not for this object",
                 None => "a page of another site caused the request",
             },
         ),
@@ -289,13 +289,13 @@ fn refusals(
 fn meaning(status: &str) -> &'static str {
     match status {
         "200" => "the answer",
-        "201" => "it is made",
+        "201" => "created",
         "204" => "done",
-        "404" => "there is none of this name",
-        "409" => "it conflicts with what exists",
+        "404" => "nothing has this name",
+        "409" => "it conflicts with the current state",
         "415" => "the content type is unknown",
         "422" => "it is invalid; nothing was changed",
-        "503" => "the node is starting, or has too much to do",
+        "503" => "the node is starting or overloaded",
         "507" => "the disk or a table is full",
         _ => "a problem; its `code` names it",
     }

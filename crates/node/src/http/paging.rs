@@ -22,7 +22,7 @@ pub(crate) struct Paging {
     /// Maximum number of entries; without it, all.
     #[param(minimum = 1)]
     pub(super) limit: Option<usize>,
-    /// The value of `next` in the answer before.
+    /// The value of `next` in the previous response.
     pub(super) cursor: Option<String>,
 }
 

@@ -145,7 +145,9 @@ impl NewTriple {
                 let tagged = Literal::new_language_tagged_literal(self.object, &language);
                 let tagged = tagged.map_err(|_| {
                     let shown: String = language.chars().take(80).collect();
-                    invalid(format!("language: {shown:?} is no language tag (BCP 47)"))
+                    invalid(format!(
+                        "language: {shown:?} is not a language tag (BCP 47)"
+                    ))
                 });
                 tagged?.into()
             }
@@ -197,7 +199,9 @@ fn iri(member: &str, text: &str) -> Result<NamedNode, Problem> {
 fn blank(member: &str, label: &str) -> Result<BlankNode, Problem> {
     BlankNode::new(label).map_err(|_| {
         let shown: String = label.chars().take(80).collect();
-        invalid(format!("{member}: {shown:?} is no label of a blank node"))
+        invalid(format!(
+            "{member}: {shown:?} is not a label of a blank node"
+        ))
     })
 }
 

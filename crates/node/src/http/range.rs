@@ -74,7 +74,7 @@ pub(crate) struct RangeField {
     mean: Vec<Option<f64>>,
 }
 
-/// A stretch of time of a stream in buckets: count, least, greatest and mean value of each numeric field.
+/// A time range of a stream in buckets: count, minimum, maximum and mean of each numeric field.
 #[utoipa::path(get, path = "/api/v1/streams/{name}/range", tag = "streams",
     params(("name" = String, Path, description = "The stream's name"), RangeParams),
     responses((status = 200, body = RangeView),

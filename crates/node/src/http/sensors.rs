@@ -38,7 +38,7 @@ pub(crate) struct SensorParams {
     /// Maximum number of entries; without it, all.
     #[param(minimum = 1)]
     limit: Option<usize>,
-    /// The value of `next` in the answer before.
+    /// The value of `next` in the previous response.
     cursor: Option<String>,
 }
 

@@ -103,14 +103,14 @@ pub(crate) struct StreamParams {
     /// Maximum number of entries; without it, as many as fit 16 MiB.
     #[param(minimum = 1)]
     limit: Option<usize>,
-    /// The value of `next` in the answer before.
+    /// The value of `next` in the previous response.
     cursor: Option<String>,
 }
 
 /// Most bytes of definitions in one list; reason: 10,000 streams of some fields fit.
 const LIST_BYTES_MAX: usize = 16 << 20;
 
-/// All streams, up to some 16 MiB of them at once.
+/// All streams, up to about 16 MiB of them at once.
 #[utoipa::path(get, path = "/api/v1/streams", tag = "streams", params(StreamParams),
     responses((status = 200, body = Streams), (status = 400, body = Problem),
         (status = 429, body = Problem), (status = 503, body = Problem)))]

@@ -174,7 +174,7 @@ pub(super) async fn surroundings(
     }))
 }
 
-/// The changes of an entity that the registry knows, the newest first.
+/// The recorded changes of an entity, newest first.
 ///
 /// They are shown as the caller could see them when they were made. The registry knows its newest 10,000
 /// changes, after a restart those since its newest snapshot; `is_cut` says that older ones may be missing. Of an
@@ -193,7 +193,7 @@ pub(super) async fn history(
     let before = paging.after("history")?;
     let before = before.map(|text| {
         let position = text.parse::<u64>();
-        position.map_err(|_| Problem::bad_request(format!("cursor: {text:?} is no position")))
+        position.map_err(|_| Problem::bad_request(format!("cursor: {text:?} is not a position")))
     });
     let before = before.transpose()?;
     let limit = paging.limit.unwrap_or(PAGE).min(MAX_VERSIONS);

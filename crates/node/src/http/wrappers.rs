@@ -299,8 +299,8 @@ async fn read_letters<R: Row, H: Handle>(
     }))
 }
 
-/// Decodes dead letters again by the present settings and stores them (`send-again`), or deletes them
-/// (`discard`).
+/// Decodes dead letters again with the current settings and stores them (`send-again`), or deletes
+/// them (`discard`).
 #[utoipa::path(post, path = "/api/v1/wrappers/{name}/dead-letters/{verb}", tag = "wrappers",
     params(("name" = String, Path, description = "The wrapper's name"),
         ("verb" = String, Path, description = "send-again or discard")),
@@ -471,8 +471,8 @@ pub(crate) struct MessageReceipt {
     refused: u64,
 }
 
-/// Sends a message to a wrapper of kind `webhook`; answers once it is stored. A client that gets no answer
-/// sends it again.
+/// Sends a message to a wrapper of kind `webhook`; responds once it is stored. A client without a
+/// response sends it again.
 #[utoipa::path(post, path = "/api/v1/wrappers/{name}/messages", tag = "wrappers",
     params(("name" = String, Path, description = "The wrapper's name")),
     request_body(content((Vec<u8> = "application/octet-stream")),

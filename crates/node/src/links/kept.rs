@@ -32,6 +32,21 @@ struct Content<L> {
     items: L,
 }
 
+/// The format version of a state file that a newer program wrote, and the newest known one. `None` also for a file that is
+/// missing or damaged: its reader reports that.
+pub(crate) fn newer_version(path: &Path) -> Option<(u32, u32)> {
+    /// The part of the content that each version has.
+    #[derive(Deserialize)]
+    struct Mark {
+        version: u32,
+    }
+    let mut text = String::new();
+    let file = File::open(path).ok()?;
+    file.take(BYTES_MAX).read_to_string(&mut text).ok()?;
+    let mark: Mark = serde_json::from_str(&text).ok()?;
+    (mark.version > VERSION).then_some((mark.version, VERSION))
+}
+
 impl<T: Serialize + DeserializeOwned> StateFile<T> {
     /// The file of this name in a data directory.
     pub(crate) fn new(directory: &Path, file: &str) -> Self {

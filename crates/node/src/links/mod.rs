@@ -24,7 +24,7 @@ use tokio::task::AbortHandle;
 use exchange::with_token;
 pub(crate) use exchange::{ChangeError, Exchange};
 use host::Host;
-pub(crate) use kept::{LINKS, SUBSCRIPTIONS, StateFile};
+pub(crate) use kept::{LINKS, SUBSCRIPTIONS, StateFile, newer_version};
 pub(crate) use listen::{Listening, Sockets, bind};
 use opening::PendingOpens;
 

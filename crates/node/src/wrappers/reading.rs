@@ -185,7 +185,7 @@ impl Reading {
             sequence: at.sequence,
         };
         log.log().resume(position).unwrap_or_else(|rollback| {
-            let detail = format!("{}: {at} is no position any more", log.name());
+            let detail = format!("{}: {at} is no longer a position", log.name());
             let drops = &self.app.observability.drops;
             drops.record(Hop::Element, "rolled back", &self.reader, detail, None);
             rollback.next

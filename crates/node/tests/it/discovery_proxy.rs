@@ -68,7 +68,7 @@ fn a_device_that_registers_is_named_to_another_node() {
         let refused = send(&proxy, "POST", "/discovery", &plain, PROBE.as_bytes()).await;
         assert_eq!(refused.status, 415);
         let none = send(&client, "POST", "/discovery", &soap, PROBE.as_bytes()).await;
-        assert_eq!(none.status, 404, "it is no proxy");
+        assert_eq!(none.status, 404, "it is not a proxy");
         device.stop().await;
         until(&proxy, "/api/v1/discovery-proxies", |status| {
             status["offered"] == 0

@@ -29,6 +29,7 @@ mod live;
 mod lost_elements;
 mod medical;
 mod metadata;
+mod newer_format;
 mod own_rights;
 mod plant;
 mod processors;

@@ -381,7 +381,7 @@ fn a_message_to_a_webhook_counts_for_the_account_that_sent_it() {
         assert_eq!(
             row.json()["undecodable"],
             0,
-            "it is no dead letter: {row:?}"
+            "it is not a dead letter: {row:?}"
         );
         for _ in 0..2 {
             let used = world.account("eve").await["use"].clone();

@@ -14,9 +14,9 @@ use crate::state::State;
 
 /// Records read from the journal at a time.
 const READ_BATCH: usize = 256;
-/// Batches that are read and decoded while an earlier one is applied; reason: neither waits for the other, and a few
-/// megabytes of entities are enough.
-const AHEAD: usize = 4;
+/// Batches that wait while an earlier one is applied; reason: one keeps both threads busy, and a batch of large
+/// entities takes tens of megabytes.
+const AHEAD: usize = 1;
 
 /// Records with their positions, in order.
 type Records = Vec<(u64, Record)>;
@@ -58,7 +58,7 @@ impl Inner {
         }
     }
 
-    /// Applies what follows, up to the end.
+    /// Applies the remaining records on this thread.
     fn follow_from_here(&self, writer: &mut Writer) -> Result<(), JournalError> {
         loop {
             let records = self.read_records(writer.applied + 1, READ_BATCH)?;
@@ -69,7 +69,7 @@ impl Inner {
         }
     }
 
-    /// The same for a whole journal: another thread reads and decodes the next records while these are applied.
+    /// Applies a whole journal while another thread reads and decodes the next records.
     fn follow_at_opening(&self, writer: &mut Writer) -> Result<(), JournalError> {
         let mut next = writer.applied + 1;
         let (sender, batches) = sync_channel::<Result<Records, JournalError>>(AHEAD);
@@ -90,7 +90,7 @@ impl Inner {
         thread::scope(|scope| {
             let reading = thread::Builder::new().name("chappe-registry".to_owned());
             if reading.spawn_scoped(scope, read).is_err() {
-                // Without another thread it takes longer.
+                // The system has no thread to spare.
                 return self.follow_from_here(writer);
             }
             batches.into_iter().try_for_each(|records| {

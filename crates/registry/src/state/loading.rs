@@ -1,16 +1,17 @@
-//! A state that is read from a journal: its indexes are built at the end, all at once.
+//! Loading a state from a journal. The indexes are built once, after the last record.
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use super::{Indexed, Slot, State, StoredEntity, keys_of};
+use crate::dictionary::Dictionary;
 use crate::keys::EntityKeys;
 use crate::partition::Put;
 
-/// Entities whose keys are made together; reason: passing them to the other thread costs little then.
+/// Entities in a batch of keys; reason: large enough that passing it between threads costs little.
 const BATCH: usize = 256;
-/// Batches made while an earlier one is put into the indexes; reason: neither waits for the other.
+/// Batches that are prepared while an earlier one is indexed; reason: neither thread waits for the other.
 const AHEAD: usize = 4;
 
 /// Entities with their keys.
@@ -20,6 +21,7 @@ impl State {
     /// An empty state for the records of a journal. Its entities are found after [`State::finish_loading`].
     pub(crate) fn loading() -> Self {
         Self {
+            dictionary: Dictionary::loading(),
             is_loading: true,
             ..Self::default()
         }
@@ -30,6 +32,7 @@ impl State {
         if !std::mem::take(&mut self.is_loading) {
             return;
         }
+        self.dictionary.finish_loading();
         let (sender, batches) = sync_channel::<Keyed>(AHEAD);
         let (dictionary, entities) = (self.dictionary.clone(), self.entities.clone());
         let make = move || {
@@ -54,7 +57,7 @@ impl State {
                 }
                 return;
             }
-            // Without another thread it takes longer.
+            // The system has no thread to spare.
             let indexed = Indexed::of(&self.dictionary);
             for Slot(_, stored) in self.entities.iter() {
                 self.index(&stored, &indexed, Put::Load);

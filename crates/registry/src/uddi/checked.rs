@@ -61,7 +61,7 @@ impl Draft<'_> {
             if let Some(code) = self.canonical_fault(key, reference.key_value.trim(), of) {
                 let shown: String = reference.key_value.chars().take(80).collect();
                 let name = tmodel.name.text;
-                let detail = format!("{shown:?} is no value of {name}, tModelKey {key}, here");
+                let detail = format!("{shown:?} is not a value of {name}, tModelKey {key}, here");
                 return Err(Error::of_key(code, KeyType::TModel, detail));
             }
         }

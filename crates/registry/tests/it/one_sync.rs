@@ -1,7 +1,7 @@
-//! Goal: the changes of one sync become visible together once it is done, to whoever asks first, and none before;
-//! what a reader has seen survives a power loss.
-//! Method: a store without a thread on a simulated disk commits when the test says so; then a workload of several
-//! changes at a time runs once for each boundary of the disk with the power cut there.
+//! Goal: all changes of one sync become visible when the first of them is answered, and none before the sync; a change
+//! that a reader has seen survives a power loss.
+//! Method: a store on a simulated disk commits only when the test calls it; then a workload that syncs several changes
+//! at a time runs once for each boundary of the disk, with the power cut there.
 
 use chappe_log::{Commit, Committed, Level, Options, Store};
 use chappe_registry::{
@@ -63,10 +63,10 @@ fn the_changes_of_a_sync_are_visible_with_the_first_answer() {
     let last = first.pop().unwrap();
     assert_eq!(last.wait().unwrap(), 3);
     assert_eq!(seen(&registry), 3);
-    // The others are answered without another change in between, with their own revisions.
+    // The others resolve with their own revisions.
     let revisions: Vec<u64> = first.into_iter().map(|it| it.wait().unwrap()).collect();
     assert_eq!(revisions, [1, 2]);
-    // The next change makes visible what is durable, also if nobody has asked for it yet.
+    // The next change makes durable ones visible even if no publication was polled.
     let waiting = [publish(3), publish(4)];
     assert!(commit(&store));
     let (operator, room) = (Principal::Operator, Room::default());

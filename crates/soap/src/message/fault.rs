@@ -48,7 +48,7 @@ pub type FaultNames = Vec<&'static str>;
 /// enum Refused { OutOfRange(f64, f64) }
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no fault of an operation",
+    message = "`{Self}` is not a fault of an operation",
     note = "derive it for an enum: `#[derive(Fault)]`; an operation that never fails returns \
             `Result<_, std::convert::Infallible>`"
 )]

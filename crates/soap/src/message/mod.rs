@@ -268,7 +268,7 @@ impl<T: Message> Field for Vec<Option<T>> {
 /// A choice of elements, which is the content of an element or a part of it. Made by
 /// `#[derive(Message)]` from an enum whose variants have fields.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no choice",
+    message = "`{Self}` is not a choice",
     note = "`#[choice]` belongs to an enum with `#[derive(Message)]` whose variants have a field, or to \
             an `Option` or `Vec` of it"
 )]

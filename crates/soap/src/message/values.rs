@@ -40,7 +40,7 @@ pub trait Simple: Sized {
 
 /// A value as text, in an attribute or beside attributes. Enums without fields are values, too.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no single value",
+    message = "`{Self}` is not a single value",
     note = "an attribute or text is a built-in type, `Samples` or an enum without fields"
 )]
 pub trait Text: Message {

@@ -110,7 +110,7 @@ pub enum ComposeReason {
         occurs: Occurs,
     },
     /// The message has no such argument.
-    #[error("is no argument: {}", known(names))]
+    #[error("is not an argument: {}", known(names))]
     Unknown {
         /// The known ones.
         names: Vec<String>,
@@ -136,7 +136,7 @@ pub enum ComposeReason {
     #[error("cannot be given by arguments: {0}")]
     Unsupported(NotFlatReason),
     /// The path is not one.
-    #[error("is no path of names such as `limits.low`, or enters a value")]
+    #[error("is not a path of names such as `limits.low`, or enters a value")]
     Path,
 }
 

@@ -65,7 +65,7 @@ fn token(uri: &str, layout: &Layout<'_>) -> Result<Chain, SecurityError> {
     if part.kind != Kind::Token {
         return Err(SecurityError::reference(
             id,
-            "the element is no BinarySecurityToken",
+            "the element is not a BinarySecurityToken",
         ));
     }
     let (token, _) = part.fragment.read(&short(Exclusive::default()))?;
@@ -80,7 +80,7 @@ fn token(uri: &str, layout: &Layout<'_>) -> Result<Chain, SecurityError> {
         X509_V3 => single(&bytes)?,
         PKI_PATH => path(&bytes)?,
         _ => {
-            let why = "the token is no X.509 certificate or path";
+            let why = "the token is not an X.509 certificate or path";
             return Err(SecurityError::Token(why));
         }
     };

@@ -173,7 +173,8 @@ impl<'d> Reading<'d> {
             None => {
                 let versions = [NAMESPACE, v1_1::NAMESPACE];
                 let soap = versions.into_iter().find(|soap| name.is(soap, "Envelope"));
-                self.soap = Some(soap.ok_or(SecurityError::Envelope("the root is no Envelope"))?);
+                self.soap =
+                    Some(soap.ok_or(SecurityError::Envelope("the root is not an Envelope"))?);
                 Ok(Role::Envelope)
             }
             Some(Role::Envelope) => {

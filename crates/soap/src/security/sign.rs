@@ -138,7 +138,7 @@ impl Signer {
         let soap = versions
             .into_iter()
             .find(|soap| root.name.is(soap, "Envelope"));
-        let soap = soap.ok_or(SecurityError::Envelope("the root is no Envelope"))?;
+        let soap = soap.ok_or(SecurityError::Envelope("the root is not an Envelope"))?;
         // Declared once, in place of on each signed element.
         if !root.namespaces.iter().any(|(prefix, _)| prefix == "wsu") {
             root.namespaces.push(("wsu".into(), WSU.into()));

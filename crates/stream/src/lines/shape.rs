@@ -50,10 +50,10 @@ pub enum LineError {
         found: String,
     },
     /// A number that is not finite.
-    #[error("field {0:?} is no finite number")]
+    #[error("field {0:?} is not a finite number")]
     NotFinite(String),
     /// A text that is no time.
-    #[error("{field}: {text:?} is no time; write it as 2026-11-21T10:00:00Z")]
+    #[error("{field}: {text:?} is not a time; write it as 2026-11-21T10:00:00Z")]
     Time {
         /// The member.
         field: &'static str,

@@ -192,8 +192,8 @@ fn each_bad_object_is_refused_with_its_reason() {
             "unknown field \"z\"; the stream has b, i, d, t, x, s",
         ),
         (r#"{"i": 1, "i": 2}"#, "\"i\" occurs twice"),
-        (r#"{"i": 1, "source_time": "yesterday"}"#, "is no time"),
-        (r#"{"i": 1, "source_time": 5}"#, "is no time"),
+        (r#"{"i": 1, "source_time": "yesterday"}"#, "is not a time"),
+        (r#"{"i": 1, "source_time": 5}"#, "is not a time"),
         (
             r#"{"i": 1, "source_time": "1970-01-01T01:00:00Z"}"#,
             "more than 60 s ahead",

@@ -124,7 +124,7 @@ pub const FUNCTIONS: &[Function] = &[
     function(
         NUMBERS,
         "sqrt(x); exp(x); ln(x); log10(x); pow(x, y); power(x, y)",
-        "roots, logarithms and powers; null for arguments that are no numbers",
+        "roots, logarithms and powers; null for arguments that are not numbers",
     ),
     function(
         NUMBERS,

@@ -167,7 +167,8 @@ impl Parser<'_> {
             .parse::<i16>()
             .ok()
             .filter(|it| (1..=POWER_MAX).contains(it));
-        let power = power.ok_or_else(|| format!("{digits:?} is no power of 1 to {POWER_MAX}"))?;
+        let power =
+            power.ok_or_else(|| format!("{digits:?} is not a power of 1 to {POWER_MAX}"))?;
         Ok(sign * power)
     }
 

@@ -344,7 +344,7 @@ fn a_renamed_stream_keeps_its_elements_and_every_name_reads_it() {
     for name in ["bed-1.pulse", "bed-2.pulse"] {
         log.rename(name).expect("renamed");
     }
-    assert!(log.rename("Bed 2").is_err(), "it is no name");
+    assert!(log.rename("Bed 2").is_err(), "it is not a name");
     // A device that returns defines its stream as before.
     let again = store
         .stream("monitor.pulse", Level::Memory, &one, Some("urn:device"))

@@ -77,7 +77,7 @@ fn within(times: Range<i64>, allows_partial: bool) -> Scope {
 fn first_row(answer: &Answer) -> Vec<i64> {
     let number = |value: &Value| match value {
         Value::Integer(number) => *number,
-        other => panic!("{other:?} is no integer"),
+        other => panic!("{other:?} is not an integer"),
     };
     answer.rows[0].iter().map(number).collect()
 }

@@ -35,7 +35,7 @@ pub enum MessageError {
     #[error("the message ends within its parts")]
     Short,
     /// It is an answer, or another kind of request.
-    #[error("the message is no query")]
+    #[error("the message is not a query")]
     NoQuery,
     /// A name is longer than 255 bytes.
     #[error("the name at byte {0} has more than {NAME_BYTES_MAX} bytes")]

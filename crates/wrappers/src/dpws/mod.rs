@@ -39,6 +39,9 @@ pub enum AttachmentEvent {
     Trouble(Trouble),
     /// [`Attachment::missing`] may have changed.
     Progress,
+    /// The device granted a subscription again that it had granted or refused before. It may have restarted with another
+    /// description, by which the events that follow have to be read.
+    Resubscribed,
     /// [`Attachment::offers`] have changed for the following events.
     OffersChanged,
 }
@@ -359,6 +362,7 @@ impl Attachment {
 
     fn handle_delivery(&mut self, delivery: Delivery, index: usize) {
         let one = &mut self.subscriptions[index];
+        let was_answered = one.stage == Stage::Answered;
         if one.stage == Stage::Asked && !matches!(delivery, Delivery::Notification(_)) {
             one.stage = Stage::Answered;
         }
@@ -367,6 +371,9 @@ impl Attachment {
             Delivery::Subscribed { .. } => {
                 if let (Feed::Medical, Some(medical)) = (&one.feed, &mut self.medical) {
                     medical.on_granted();
+                }
+                if was_answered {
+                    self.pending.push(AttachmentEvent::Resubscribed);
                 }
                 None
             }

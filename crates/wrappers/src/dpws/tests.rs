@@ -172,3 +172,40 @@ fn the_name_of_a_stream_is_free_for_its_successor() {
         device.stop().await;
     });
 }
+
+#[test]
+fn a_device_that_returns_at_its_address_may_have_another_description() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let (device, client, description) = described(&directory, "127.0.9.74").await;
+        let rules = Rules::default();
+        let mut attachment = Attachment::new(&client, &description, &rules).await;
+        let number = streams(&attachment)[0].0;
+        element_of(&mut attachment, number).await;
+        device.stop().await;
+        let path = directory.path().join("moving.toml");
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text + "unit = \"K\"\n").unwrap();
+        let address = description.services[0].contact.address;
+        let options = HostOptions {
+            selection: Selection::Addresses(vec![address.ip()]),
+            port: address.port(),
+            ..HostOptions::default()
+        };
+        let file = File::read(&path).unwrap();
+        let device = file.start(options, Drops::default()).unwrap();
+        while !attachment
+            .next()
+            .await
+            .unwrap()
+            .contains(&AttachmentEvent::Resubscribed)
+        {}
+        let description = client.describe(&description.found).await.unwrap();
+        attachment.describe(&client, &description, &rules).await;
+        let [(number, _)] = streams(&attachment).try_into().unwrap();
+        let offer = attachment.offers().get(number).unwrap();
+        assert_eq!(offer.schema.fields[0].unit.as_deref(), Some("K"));
+        element_of(&mut attachment, number).await;
+        device.stop().await;
+    });
+}

@@ -61,9 +61,9 @@ struct Settings {
     path: PathBuf,
     /// The table or view. A row is decoded as a JSON object of its columns (docs/reference/formats.md).
     table: String,
-    /// The column that only rises and is unique, for example `id`.
+    /// The column, whose values are unique and only increase, for example `id`.
     cursor: String,
-    /// Time between two looks at the table. Default: 1000.
+    /// Time between two queries of the table. Default: 1000.
     #[serde(default = "poll_default")]
     #[schemars(range(min = 10, max = 3_600_000), extend("x-unit" = "milliseconds"))]
     poll_ms: u64,

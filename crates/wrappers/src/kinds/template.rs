@@ -86,7 +86,7 @@ pub(in crate::kinds) fn argument(
         None => return Err("is missing"),
         Some(Value::String(text)) => text.clone(),
         Some(value @ (Value::Number(_) | Value::Bool(_))) => value.to_string(),
-        Some(_) => return Err("is no text, number or Boolean"),
+        Some(_) => return Err("is not a text, number or Boolean"),
     };
     match text.contains(char::is_control) {
         true => Err("has a control character"),

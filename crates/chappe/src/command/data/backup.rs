@@ -193,7 +193,7 @@ fn new_directory(path: &Path) -> Result<(), Failure> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     let entries = made.and_then(|()| fs::read_dir(path));
     let mut entries = entries.map_err(|error| {
-        Failure::new(format!("cannot make {}: {error}", path.display()))
+        Failure::new(format!("cannot create {}: {error}", path.display()))
             .coded("file_unwritable")
             .hint("name a new directory, on a disk with enough room")
     })?;

@@ -14,6 +14,7 @@ use chappe_log::{CorruptRange, Report, TornTail};
 use chappe_transport::FileDisk;
 use serde_json::json;
 
+use super::serve::failure;
 use crate::output::{self, Failure, Table};
 
 pub(crate) use backup::backup;
@@ -21,7 +22,8 @@ pub(crate) use check::check;
 pub(crate) use repair::repair;
 pub(crate) use restore::restore;
 
-/// The logs of a data directory: name and path, the streams first.
+/// The logs of a data directory: name and path, the streams first. Data of a newer program is refused, before a command
+/// changes any of it.
 fn logs(directory: &Path) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
     let log = chappe_node::log_directory(directory);
     if let Err(error) = std::fs::read_dir(&log)
@@ -39,6 +41,7 @@ fn logs(directory: &Path) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
             .coded("data_unusable")
             .hint("name the data directory of a node (data_directory in its configuration)"));
     }
+    chappe_node::check_formats(directory).map_err(failure)?;
     let mut logs = vec![("log", log)];
     let registry = chappe_node::registry_directory(directory);
     if registry.is_dir() {

@@ -15,12 +15,13 @@ use serde_json::json;
 use super::backup::{
     Copied, FORMAT, MANIFEST, MANIFEST_SUM, Manifest, Part, digest, sha256, write_secret,
 };
-use super::{Steps, open_exclusive, print_summary};
+use super::{Steps, failure, open_exclusive, print_summary};
 use crate::output::{self, Failure, Outcome};
 
 /// Restores the backup in `from` to the data directory `directory`, which must hold no data.
 pub(crate) fn restore(from: &Path, directory: &Path, json: bool) -> Outcome {
     let manifest = manifest(from)?;
+    chappe_node::check_formats(from).map_err(failure)?;
     let all: u64 = files(&manifest).map(|(_, file)| file.bytes).sum();
     let mut steps = Steps::new("verifying");
     let mut done = 0;

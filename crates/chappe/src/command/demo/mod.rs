@@ -11,16 +11,21 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use chappe_node::Node;
 use chappe_node::config::Config;
 use serde_json::json;
+use tokio::sync::oneshot;
 
 use crate::cli::Demo;
 use crate::output::{self, Failure, Outcome};
 
 use plant::Plant;
+
+/// The second node starts after the first element, or after this time; reason: an element comes within a
+/// second, unless the machine is busy.
+const SECOND_NODE_AFTER_MAX: Duration = Duration::from_secs(2);
 
 /// Runs the demonstration until a signal.
 pub(crate) fn run(flags: Demo, json: bool) -> Outcome {
@@ -33,7 +38,8 @@ pub(crate) fn run(flags: Demo, json: bool) -> Outcome {
         let node = super::serve::start(config).await?;
         let address = node.url();
         let mut plant = Plant::start(&devices, json)?;
-        let story = tokio::spawn(story::narrate(address.clone(), started, json));
+        let (send_first, first) = oneshot::channel();
+        let story = tokio::spawn(story::narrate(address.clone(), started, send_first, json));
         let seconds = started.elapsed().as_secs_f64();
         if json {
             output::json(&json!({
@@ -46,15 +52,13 @@ pub(crate) fn run(flags: Demo, json: bool) -> Outcome {
                 "console: {address}   (Ctrl-C ends the demonstration)"
             ));
         }
-        let archive = super::serve::start(archive(&folder.path, &node)?).await?;
-        if json {
-            output::json(&json!({ "event": "archive", "address": archive.url() }));
-        } else {
-            output::line(format_args!(
-                "second node, linked to the first: {}",
-                archive.url()
-            ));
-        }
+        let mut archive = None;
+        let second = async {
+            // A node that starts waits for its disk, and the first one finds no device meanwhile.
+            let _ = tokio::time::timeout(SECOND_NODE_AFTER_MAX, first).await;
+            archive = Some(start_archive(&folder.path, &node, json).await?);
+            std::future::pending::<Outcome>().await
+        };
         let limit = async {
             match flags.run_for {
                 Some(duration) => tokio::time::sleep(duration).await,
@@ -65,11 +69,14 @@ pub(crate) fn run(flags: Demo, json: bool) -> Outcome {
             result = chappe_node::shutdown_signal() => result?,
             () = limit => {}
             () = plant.watch(json) => {}
+            result = second => result?,
         }
         output::progress("stopping");
         story.abort();
         plant.stop().await;
-        archive.shutdown().await?;
+        if let Some(archive) = archive {
+            archive.shutdown().await?;
+        }
         node.shutdown().await?;
         Ok(())
     })
@@ -110,6 +117,18 @@ fn configuration(folder: &Path, listen: &str) -> Result<Config, Failure> {
         ));
     }
     Ok(config)
+}
+
+/// Starts the second node and prints its address.
+async fn start_archive(folder: &Path, origin: &Node, json: bool) -> Result<Node, Failure> {
+    let archive = super::serve::start(archive(folder, origin)?).await?;
+    let address = archive.url();
+    if json {
+        output::json(&json!({ "event": "archive", "address": address }));
+    } else {
+        output::line(format_args!("second node, linked to the first: {address}"));
+    }
+    Ok(archive)
 }
 
 /// The configuration of a second node, which reads all streams of the first.
@@ -155,7 +174,7 @@ impl Folder {
 }
 
 fn cannot_make(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("cannot make {}: {error}", path.display()))
+    Failure::new(format!("cannot create {}: {error}", path.display()))
         .coded("file_unwritable")
         .hint("name a writable directory: --data DIR")
 }

@@ -4,19 +4,26 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 use crate::cli::NodeAddress;
 use crate::command::node_client::{NodeClient, ServerEvent};
 use crate::output::{self, Failure};
 
-/// Prints events until the node ends.
-pub(crate) async fn narrate(address: String, started: Instant, json: bool) {
+/// Prints events until the node ends; `first` is sent with the first element.
+pub(crate) async fn narrate(
+    address: String,
+    started: Instant,
+    first: oneshot::Sender<()>,
+    json: bool,
+) {
     let story = async {
         let node = NodeClient::new(&NodeAddress::at(address))?;
         let mut events = node.events("/api/v1/live?streams=*").await?;
         let mut narrator = Narrator {
             started,
             json,
+            first: Some(first),
             streams: BTreeSet::new(),
         };
         while let Some(event) = events.next().await? {
@@ -35,6 +42,7 @@ pub(crate) async fn narrate(address: String, started: Instant, json: bool) {
 struct Narrator {
     started: Instant,
     json: bool,
+    first: Option<oneshot::Sender<()>>,
     streams: BTreeSet<String>,
 }
 
@@ -86,6 +94,9 @@ impl Narrator {
             }));
         } else {
             self.line(&format!("{:<8} {stream}: {}", "stream", values.join(", ")));
+        }
+        if let Some(first) = self.first.take() {
+            let _ = first.send(());
         }
     }
 

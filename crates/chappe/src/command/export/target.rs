@@ -14,7 +14,7 @@ pub(super) fn paths(out: &Path, streams: &[String]) -> Result<Vec<PathBuf>, Fail
     let text = out.to_string_lossy();
     if streams.len() > 1 && !text.contains(STREAM) {
         let failure =
-            Failure::new("several streams do not go into one file").coded("argument_invalid");
+            Failure::new("several streams do not fit into one file").coded("argument_invalid");
         return Err(failure.hint(format!(
             "write {STREAM} into its name: --out '{STREAM}.parquet'"
         )));

@@ -144,7 +144,7 @@ pub(crate) struct Publish {
     /// End a phase after this many measured samples.
     #[arg(long, value_name = "N", hide_short_help = true)]
     pub count: Option<u64>,
-    /// Time at a phase's pace before it is measured.
+    /// How long each phase runs at its pace before it is measured.
     #[arg(long, default_value = "1s", value_parser = duration, value_name = "DURATION")]
     pub warm_up: Duration,
     /// Subscribers to wait for; the slowest sets the pace.

@@ -116,6 +116,10 @@ fn option(argument: &Arg) -> String {
         "`{call}`: {}",
         help.map(ToString::to_string).unwrap_or_default()
     );
+    // The parser takes the full stop of a summary away.
+    if !text.ends_with(['.', ' ']) {
+        text.push('.');
+    }
     let listed = |values: Vec<String>| values.join(", ");
     let values = argument.get_possible_values();
     if takes_value && !values.is_empty() {

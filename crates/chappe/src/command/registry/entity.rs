@@ -62,7 +62,7 @@ pub(super) async fn rights(flags: RegistryRights, json: bool) -> Outcome {
 fn part(text: &str) -> Result<(&str, &str), Failure> {
     let parts = text.split_once('=');
     parts.filter(|(right, _)| RIGHTS.contains(right)).ok_or_else(|| {
-        Failure::new(format!("{text:?} is no right with its holder")).coded("argument_invalid")
+        Failure::new(format!("{text:?} is not a right and its holder")).coded("argument_invalid")
             .hint("write read, annotate, write or administer, then = and everybody, accounts, account:NAME, \
                 group:NAME or role:ROLE")
     })

@@ -14,6 +14,7 @@ use serde_json::Value as Json;
 
 use super::rows::Row;
 use crate::command::export::elements::value;
+use crate::command::text_file;
 use crate::output::Failure;
 
 /// Longest file in bytes; reason: 100,000 elements of some hundred bytes, held whole.
@@ -21,7 +22,7 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// Reads the rows of a file.
 pub(super) fn read(path: &Path, declared: &[Field]) -> Result<Vec<Row>, Failure> {
-    let text = super::text(path, FILE_BYTES_MAX)?;
+    let text = text_file::read(path, FILE_BYTES_MAX)?;
     rows(&path.display().to_string(), &text, declared)
 }
 
@@ -94,7 +95,7 @@ fn cells(file: &str, columns: usize, body: &str) -> Result<Vec<(u64, StreamEleme
         let message = format!("{file} has {} rows, more than {ELEMENTS_MAX}", lines.len());
         return Err(Failure::new(message)
             .coded("file_too_large")
-            .hint("cut it into shorter files"));
+            .hint("split it into shorter files"));
     }
     let mut elements = Vec::with_capacity(lines.len());
     for line in lines {

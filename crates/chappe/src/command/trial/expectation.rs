@@ -213,9 +213,10 @@ fn row(mut table: Table, place: String) -> Result<(Row, bool), Failure> {
     let stated = match table.remove("quality") {
         None => None,
         Some(Toml::String(text)) => Some(quality(&text).ok_or_else(|| {
-            wrong(format!("quality: {text:?} is none")).hint("write good, questionable or bad")
+            wrong(format!("quality: {text:?} is not a quality"))
+                .hint("write good, questionable or bad")
         })?),
-        Some(other) => return Err(wrong(format!("quality: {other} is none"))),
+        Some(other) => return Err(wrong(format!("quality: {other} is not a quality"))),
     };
     match table.remove("values") {
         None => {}

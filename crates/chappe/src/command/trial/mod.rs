@@ -19,7 +19,7 @@ use chappe_stream::trial::TrialError;
 use chappe_stream::{Descriptor, Field};
 use serde::Deserialize as _;
 
-use super::stream;
+use super::{stream, text_file};
 use crate::output::Failure;
 
 pub(crate) use attempt::run as attempt;
@@ -27,7 +27,7 @@ pub(crate) use run::run as test;
 
 /// Reads a descriptor: GSN's, if the name of the file ends in `.xml`, else a TOML.
 fn descriptor(path: &Path) -> Result<Descriptor, Failure> {
-    let text = text(path, DESCRIPTOR_BYTES_MAX as u64)?;
+    let text = text_file::read(path, DESCRIPTOR_BYTES_MAX as u64)?;
     let name = path.display().to_string();
     let is_xml = path.extension().is_some_and(|ending| ending == "xml");
     let read = match is_xml {
@@ -38,21 +38,6 @@ fn descriptor(path: &Path) -> Result<Descriptor, Failure> {
         let hint = error.hint.clone();
         Failure::from(error).hint_if(hint)
     })
-}
-
-/// Reads a file of at most `bytes_max` bytes.
-fn text(path: &Path, bytes_max: u64) -> Result<String, Failure> {
-    let wrong = |error: std::io::Error| {
-        Failure::new(format!("cannot read {}: {error}", path.display())).coded("file_unreadable")
-    };
-    let bytes = std::fs::metadata(path).map_err(wrong)?.len();
-    if bytes > bytes_max {
-        let message = format!("{} is longer than {bytes_max} bytes", path.display());
-        return Err(Failure::new(message)
-            .coded("file_too_large")
-            .hint("cut it into shorter files"));
-    }
-    std::fs::read_to_string(path).map_err(wrong)
 }
 
 /// Fields that are written as `FIELD:TYPE[:UNIT]`.

@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json};
 use super::expectation::{Difference, Expectation, FILE_BYTES_MAX, differences, parse};
 use super::rows;
 use crate::cli::Test;
+use crate::command::text_file;
 use crate::output::{self, Failure, Outcome};
 
 /// The ending of the names of files with expectations.
@@ -123,7 +124,7 @@ fn files(at: &Path) -> Result<(Vec<PathBuf>, Vec<String>), Failure> {
         );
         return Err(Failure::new(message)
             .coded("too_many_files")
-            .hint("divide them into directories"));
+            .hint("split them over several directories"));
     }
     files.sort();
     for file in &files {
@@ -148,7 +149,7 @@ fn of_file(path: &Path) -> Result<Vec<Tested>, Failure> {
         return Err(failure.hint("give both files the same name"));
     };
     let descriptor = super::descriptor(Path::new(&of))?;
-    let text = super::text(path, FILE_BYTES_MAX)?;
+    let text = text_file::read(path, FILE_BYTES_MAX)?;
     let tests = parse(&file, &text, &descriptor)?;
     if tests.is_empty() {
         let failure = Failure::new(format!("{file} has no [[test]]")).coded("expectation_invalid");
@@ -226,13 +227,13 @@ fn print(tested: &Tested) {
         output::line(match (&one.field, one.line) {
             (Some(field), _) => format!("        {row}: {field} is {found}, expected {expected}"),
             (None, Some(_)) => format!("        {row}: expected {expected}, but no more rows came"),
-            (None, None) => format!("        {row}: came {found}, but no row was expected"),
+            (None, None) => format!("        {row}: got {found}, but no row was expected"),
         });
     }
     let more = tested.differences.len().saturating_sub(SHOWN_MAX);
     if more > 0 {
         output::line(format_args!(
-            "        and {more} more differences: --json has all"
+            "        and {more} more differences: --json lists all"
         ));
     }
 }

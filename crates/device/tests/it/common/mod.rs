@@ -149,7 +149,7 @@ pub(crate) async fn subscribed(client: &DeviceClient, service: &HostedService) -
 /// The number of an event.
 pub(crate) fn number(delivery: &Delivery) -> i64 {
     let Delivery::Notification(notification) = delivery else {
-        panic!("{delivery:?} is no event")
+        panic!("{delivery:?} is not an event")
     };
     assert_eq!(notification.action, REPORT);
     let child = notification.body.child(&name("celsius")).unwrap();

@@ -199,7 +199,7 @@ impl<'t> Parser<'t> {
         let number = text.parse::<i64>().ok();
         let number = number.filter(|number| is_canonical && number.abs() <= INTEGER_MAX);
         let Some(number) = number else {
-            return Err(self.error("this is no integer without leading zeros up to 2^53 - 1"));
+            return Err(self.error("this is not an integer without leading zeros up to 2^53 - 1"));
         };
         self.at += text.len();
         Ok(number)
@@ -436,7 +436,7 @@ impl<'t> Parser<'t> {
         }
         let number = self.rest()[..end].parse::<serde_json::Number>().ok();
         let Some(number) = number.filter(|_| is_valid) else {
-            return Err(self.error("this is no number"));
+            return Err(self.error("this is not a number"));
         };
         self.at += end;
         Ok(Json::Number(number))

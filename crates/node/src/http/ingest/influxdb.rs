@@ -81,8 +81,9 @@ fn invalid(message: impl Into<String>) -> Response {
     refusal(StatusCode::BAD_REQUEST, "invalid", message.into())
 }
 
-/// Writes points of InfluxDB's line protocol, as its version 1; answers once they are stored. The wrapper of kind
-/// `influxdb` that names the database takes them, or the first that names none.
+/// Writes points of InfluxDB's line protocol, like version 1 of InfluxDB; responds once they are
+/// stored. The wrapper of kind `influxdb` that names the database accepts them, or the first that
+/// names none.
 #[utoipa::path(post, path = "/write", tag = "ingest", params(V1Params),
     request_body(content((String = "text/plain")), description = "points, a line each; gzip is allowed"),
     responses((status = 204, description = "every point is stored"),
@@ -106,7 +107,8 @@ pub(in crate::http) async fn write_v1(
     write(&app, &caller, &database, params.precision, &headers, body).await
 }
 
-/// Writes points of InfluxDB's line protocol, as its version 2; answers once they are stored.
+/// Writes points of InfluxDB's line protocol, like version 2 of InfluxDB; responds once they are
+/// stored.
 #[utoipa::path(post, path = "/api/v2/write", tag = "ingest", params(V2Params),
     request_body(content((String = "text/plain")), description = "points, a line each; gzip is allowed"),
     responses((status = 204, description = "every point is stored"),
@@ -196,13 +198,13 @@ fn unit_ns(precision: Option<&str>) -> Option<i64> {
     })
 }
 
-/// Whether the interface is there: status 204, and the version in a header.
+/// Whether the interface is available: status 204, and the version in a header.
 #[utoipa::path(get, path = "/ping", tag = "ingest", responses((status = 204, description = "it is")))]
 pub(in crate::http) async fn ping() -> Response {
     (StatusCode::NO_CONTENT, [(VERSION, OWN_VERSION)]).into_response()
 }
 
-/// Whether the interface is there, as version 2 asks.
+/// Whether the interface is available, in the form of version 2.
 #[utoipa::path(get, path = "/api/v2/ping", tag = "ingest", responses((status = 204, description = "it is")))]
 pub(in crate::http) async fn ping_v2() -> Response {
     ping().await
@@ -221,7 +223,7 @@ pub(crate) struct InfluxHealth {
     version: &'static str,
 }
 
-/// The health of this node in the words of InfluxDB.
+/// The health of this node in InfluxDB's form.
 #[utoipa::path(get, path = "/influxdb/health", tag = "ingest", responses((status = 200, body = InfluxHealth),
     (status = 503, body = InfluxHealth, description = "the node does not accept data")))]
 pub(in crate::http) async fn health(State(app): State<App>) -> Response {

@@ -38,15 +38,16 @@ pub(crate) struct RemoteParams {
     wrapper: Option<String>,
 }
 
-/// Takes samples of Prometheus remote write, in version 1.0 or 2.0; answers once they are stored. The answer says in
-/// `X-Prometheus-Remote-Write-Samples-Written` how many are; native histograms are refused.
+/// Accepts samples of Prometheus remote write, in version 1.0 or 2.0; responds once they are
+/// stored. `X-Prometheus-Remote-Write-Samples-Written` in the response has the number of stored
+/// samples; native histograms are refused.
 #[utoipa::path(post, path = "/api/v1/write", tag = "ingest", params(RemoteParams),
     request_body(content((Vec<u8> = "application/x-protobuf")),
         description = "a request of remote write, compressed with snappy"),
     responses((status = 204, description = "every sample is stored"),
         (status = 400, body = Problem, description = "some samples are refused, the others are stored"),
         (status = 404, body = Problem, description = "no wrapper takes it"), (status = 413, body = Problem),
-        (status = 415, body = Problem, description = "the body is no request of version 1.0 or 2.0, or not \
+        (status = 415, body = Problem, description = "the body is not a request of version 1.0 or 2.0, or not \
             compressed with snappy"),
         (status = 503, body = Problem), (status = 507, body = Problem)))]
 pub(in crate::http) async fn write(
@@ -123,7 +124,7 @@ fn version(headers: &HeaderMap) -> Result<bool, Problem> {
         (true, Some("io.prometheus.write.v2.Request")) => Ok(true),
         _ => {
             let shown: String = kind.chars().take(100).collect();
-            let detail = format!("{shown:?} is no request of remote write 1.0 or 2.0");
+            let detail = format!("{shown:?} is not a request of remote write 1.0 or 2.0");
             let problem = Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail);
             Err(problem.hint("send application/x-protobuf;proto=prometheus.WriteRequest"))
         }

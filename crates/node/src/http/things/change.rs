@@ -95,7 +95,8 @@ pub(crate) async fn put(
     .await
 }
 
-/// Changes members of a Thing Description by a merge patch (RFC 7396), and starts its time to live anew.
+/// Changes members of a Thing Description by a merge patch (RFC 7396), and restarts its time to
+/// live.
 #[utoipa::path(patch, path = "/things/{id}", tag = "things",
     params(("id" = String, Path, description = "The thing's id, percent-encoded")),
     request_body(content((ThingDescription = "application/merge-patch+json"))),

@@ -60,7 +60,8 @@ struct Numbering {
 }
 
 /// Writes elements to a stream that a client defined. The answer comes when they have reached the
-/// stream's level. A line that is no element is refused with its reason, and the others are stored.
+/// stream's level. A line that is not a valid element is refused with its reason, and the others
+/// are stored.
 ///
 /// The members of an element are the fields of the stream and, if wanted, `source_time` (RFC 3339),
 /// `key` and `quality`. A request with an `Idempotency-Key`, or with `producer` and `first`, can be sent

@@ -32,7 +32,7 @@ fn the_example_of_the_page_finds_the_service() {
         &Interrupt::never(),
     );
     let SparqlAnswer::Solutions { rows, .. } = answer.unwrap() else {
-        panic!("it is no SELECT");
+        panic!("it is not a SELECT");
     };
     let texts = |row: &Vec<Option<Term>>| -> Vec<String> {
         row.iter().flatten().map(ToString::to_string).collect()

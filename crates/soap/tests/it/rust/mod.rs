@@ -234,7 +234,7 @@ fn wrong_arguments_name_the_field_and_what_is_allowed() {
         ),
         (
             &[("n", "1"), ("m", "2")],
-            "m is no argument: there are n, c, p, s, d, u, k, l, any",
+            "m is not an argument: there are n, c, p, s, d, u, k, l, any",
         ),
         (
             &[("n", "1"), ("c", "d")],
@@ -246,7 +246,7 @@ fn wrong_arguments_name_the_field_and_what_is_allowed() {
         ),
         (
             &[("n", "1"), ("p.x", "1"), ("p.z", "1")],
-            "p.z is no argument: there are x, y",
+            "p.z is not an argument: there are x, y",
         ),
         (
             &[("n", "1"), ("p.x", "1"), ("p.y", "40000")],

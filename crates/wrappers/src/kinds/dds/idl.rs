@@ -23,12 +23,17 @@ pub(super) fn structure<C: CommonKeys>(
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
     let read = |path: &Path| {
         let mut text = String::new();
+        // A pipe or a device may never end.
+        let is_file = std::fs::metadata(path).map_err(|error| error.to_string())?;
+        if !is_file.is_file() {
+            return Err("it is not a file".to_owned());
+        }
         let opened = File::open(path).map_err(|error| error.to_string())?;
         let mut bounded = opened.take(IDL_BYTES_MAX);
         bounded
             .read_to_string(&mut text)
             .map_err(|error| error.to_string())?;
-        Ok::<String, String>(text)
+        Ok(text)
     };
     let name = path.display().to_string();
     let text = read(&path).map_err(|why| file.fault("idl", format!("{name}: {why}"), None))?;

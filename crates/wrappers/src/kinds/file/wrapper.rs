@@ -55,7 +55,7 @@ struct Settings {
     #[serde(default = "one")]
     #[schemars(range(min = 0.001, max = 1_000_000.0))]
     speed: f64,
-    /// Time between two looks at the end of the file. Default: 500.
+    /// Time between two checks of the end of the file. Default: 500.
     #[serde(default = "poll_default")]
     #[schemars(range(min = 10, max = 3_600_000), extend("x-unit" = "milliseconds"))]
     poll_ms: u64,
@@ -68,7 +68,7 @@ enum Pace {
     /// As fast as it can be stored.
     #[default]
     Full,
-    /// As its times say.
+    /// At the pace of its times.
     Recorded,
 }
 

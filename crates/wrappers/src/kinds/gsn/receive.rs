@@ -51,7 +51,7 @@ const ELEMENTS_MAX: usize = 1_024;
 /// The kind for GSN's synchronous delivery.
 pub(crate) const SYNC_WRAPPER: WrapperKind = WrapperKind {
     name: "gsn-zeromq-sync",
-    about: "a sensor of a GSN 2 server, whose elements are answered once they are stored",
+    about: "a sensor of a GSN 2 server, whose elements are acknowledged once they are stored",
     delivery: Delivery {
         acknowledges: "after the element is stored, by one byte",
         resumes: "the time of the newest stored element, from which the server replays",
@@ -108,7 +108,7 @@ pub(crate) const PUSH_WRAPPER: WrapperKind = WrapperKind {
 struct SyncSettings {
     /// Where the server delivers to, `tcp://HOST:PORT`.
     listen: String,
-    /// The same as the server reaches it. Default: `listen`.
+    /// The address at which the server reaches it. Default: `listen`.
     contact: Option<String>,
     /// The server's directory, `tcp://HOST:PORT`; GSN's port is 22023.
     directory: String,

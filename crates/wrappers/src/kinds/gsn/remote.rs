@@ -39,7 +39,7 @@ const RENEWAL: Duration = Duration::from_secs(5);
 /// The kind.
 pub(crate) const REMOTE_WRAPPER: WrapperKind = WrapperKind {
     name: "gsn-remote-api",
-    about: "a sensor of a GSN 2 server, read again and again by its REST interface",
+    about: "a sensor of a GSN 2 server, polled over its REST interface",
     delivery: Delivery {
         acknowledges: "never: a GET changes nothing",
         resumes: "the time of the newest stored element, from which it asks again",

@@ -124,7 +124,9 @@ impl Address {
         }
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => {
-                let port = port.parse().map_err(|_| format!("{port:?} is no port"))?;
+                let port = port
+                    .parse()
+                    .map_err(|_| format!("{port:?} is not a port"))?;
                 (host, port)
             }
             _ => (authority, default_port),

@@ -30,7 +30,7 @@ const VALIDATOR_BYTES_MAX: usize = 256;
 /// The kind.
 pub(crate) const WRAPPER: WrapperKind = WrapperKind {
     name: "http_poll",
-    about: "a document at an address, read again and again",
+    about: "a document at an address, requested at regular intervals",
     delivery: Delivery {
         acknowledges: "never: a GET changes nothing",
         resumes: "entity tag, date and checksum of the last stored document",

@@ -262,7 +262,7 @@ fn value_of(key: &str, value: FieldValue<'_>) -> Result<(FieldKind, Value), Stri
         }
         FieldValue::Double(number) => {
             return Err(format!(
-                "field \"{key}\": {number} is no number that can be stored"
+                "field \"{key}\": {number} is not a number that can be stored"
             ));
         }
         FieldValue::Text(text) => (FieldKind::String, Value::Text(text.into_owned())),

@@ -119,7 +119,7 @@ mod tests {
                 json!({ "value": 1, "note": "a\nRESET" }),
                 "control character",
             ),
-            (json!({ "value": [], "note": "" }), "is no text"),
+            (json!({ "value": [], "note": "" }), "is not a text"),
             (
                 json!({ "value": 1, "note": "", "x": 1 }),
                 "no argument \"x\"",

@@ -43,7 +43,7 @@ fn parse(address: &str) -> Result<(Line, u8), String> {
         Some((_, "")) | None => (address.trim_end_matches('/'), 1),
         Some((place, unit_id)) => {
             let number = unit_id.parse::<u8>();
-            let number = number.map_err(|_| format!("{unit_id:?} is no unit from 0 to 255"))?;
+            let number = number.map_err(|_| format!("{unit_id:?} is not a unit from 0 to 255"))?;
             (&address[..start + place.len()], number)
         }
     };

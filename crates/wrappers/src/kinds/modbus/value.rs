@@ -349,7 +349,7 @@ impl Layout {
             Coding::Text(count) => {
                 let text = value
                     .as_str()
-                    .ok_or_else(|| format!("{value} is no text"))?;
+                    .ok_or_else(|| format!("{value} is not a text"))?;
                 let mut bytes = text.as_bytes().to_vec();
                 let most = 2 * usize::from(count);
                 if bytes.len() > most {
@@ -379,7 +379,7 @@ impl Layout {
             Coding::Single | Coding::Double => {
                 let number = value
                     .as_f64()
-                    .ok_or_else(|| format!("{value} is no number"))?;
+                    .ok_or_else(|| format!("{value} is not a number"))?;
                 let number = match self.scale {
                     Scale::None => number,
                     Scale::Whole { scale, offset } => (number - offset as f64) / scale as f64,
@@ -400,19 +400,19 @@ impl Layout {
         let whole = value.as_i64().map(i128::from);
         let whole = whole.or_else(|| value.as_u64().map(i128::from));
         match self.scale {
-            Scale::None => whole.ok_or_else(|| format!("{value} is no whole number")),
+            Scale::None => whole.ok_or_else(|| format!("{value} is not a whole number")),
             Scale::Whole { scale, offset } => {
-                let number = whole.ok_or_else(|| format!("{value} is no whole number"))?;
+                let number = whole.ok_or_else(|| format!("{value} is not a whole number"))?;
                 let (product, scale) = (number - i128::from(offset), i128::from(scale));
                 match product % scale {
                     0 => Ok(product / scale),
-                    _ => Err(format!("{value} is no multiple of the scale {scale}")),
+                    _ => Err(format!("{value} is not a multiple of the scale {scale}")),
                 }
             }
             Scale::Real { scale, offset } => {
                 let number = value
                     .as_f64()
-                    .ok_or_else(|| format!("{value} is no number"))?;
+                    .ok_or_else(|| format!("{value} is not a number"))?;
                 // A conversion of a number beyond the type stops at its end, which no register holds.
                 Ok(((number - offset) / scale).round() as i128)
             }

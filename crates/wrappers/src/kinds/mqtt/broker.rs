@@ -44,8 +44,8 @@ pub(in crate::kinds) struct Broker {
     /// The version of the protocol.
     #[serde(default)]
     pub(in crate::kinds) version: Version,
-    /// By what the broker knows this client. Default: `chappe-`, the beginning of the node's fingerprint, and the
-    /// file's name.
+    /// The name by which the broker knows this client. Default: `chappe-`, the beginning of the
+    /// node's fingerprint, and the file's name.
     pub(in crate::kinds) client_id: Option<String>,
     /// The name of the user.
     user: Option<String>,
@@ -58,10 +58,10 @@ pub(in crate::kinds) struct Broker {
     certificate: Option<PathBuf>,
     /// File with the key of the certificate. Relative to this file.
     key_file: Option<PathBuf>,
-    /// A topic on which this client is `online`, and `offline` when it is gone: the broker publishes that by its last
-    /// will. Both are retained.
+    /// A topic on which this client publishes `online`, and the broker `offline` when the client is
+    /// gone, as its last will. Both are retained.
     availability: Option<String>,
-    /// Seconds between two questions whether the broker is there.
+    /// Seconds between two pings to the broker.
     #[serde(default = "keep_alive")]
     #[schemars(range(min = 5, max = 3_600), extend("x-unit" = "s"))]
     pub(in crate::kinds) keep_alive_s: u16,
@@ -94,7 +94,9 @@ impl Address {
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let (host, port) = match rest.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => {
-                let port = port.parse().map_err(|_| format!("{port:?} is no port"))?;
+                let port = port
+                    .parse()
+                    .map_err(|_| format!("{port:?} is not a port"))?;
                 (host, port)
             }
             _ => (rest, default_port),

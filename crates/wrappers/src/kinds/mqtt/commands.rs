@@ -101,7 +101,7 @@ impl Commands {
         for name in prepared.topic.names() {
             let value = command.arguments.get(name).and_then(|it| it.as_str());
             if value.is_some_and(|text| text.is_empty() || text.contains(['/', '+', '#'])) {
-                return wrong(format!("the argument {name:?} is no level of a topic"));
+                return wrong(format!("the argument {name:?} is not a level of a topic"));
             }
         }
         let fill = |template: &Template| {

@@ -46,7 +46,7 @@ struct Settings {
     /// How an element is written. Default: JSON.
     #[serde(default = "json")]
     format: Encoding,
-    /// Publish the text of this field alone, in place of the element.
+    /// Publish only the text of this field, in place of the element.
     field: Option<String>,
     /// The quality of service: 0, 1 or 2.
     #[serde(default = "qos")]
@@ -421,6 +421,6 @@ fn text(value: &Value) -> Result<String, String> {
         Value::Integer(number) => Ok(number.to_string()),
         Value::Double(number) => Ok(number.to_string()),
         Value::Text(text) => Ok(text.clone()),
-        Value::Bytes(_) | Value::Samples(_) => Err("a field of this type is no text".to_owned()),
+        Value::Bytes(_) | Value::Samples(_) => Err("a field of this type is not text".to_owned()),
     }
 }

@@ -74,10 +74,10 @@ struct Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Retained {
-    /// Store them like others.
+    /// Store them like other messages.
     #[default]
     Store,
-    /// Pass over them.
+    /// Ignore them.
     Ignore,
 }
 

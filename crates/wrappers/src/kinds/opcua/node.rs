@@ -63,7 +63,7 @@ fn steps(path: &str) -> Result<Vec<QualifiedName>, String> {
             ':' if namespace.is_none() => {
                 let number = name.parse();
                 let number = number.map_err(|_| {
-                    format!("{name:?} is no number of a namespace; write &: for a colon")
+                    format!("{name:?} is not the number of a namespace; write &: for a colon")
                 })?;
                 namespace = Some(number);
                 name.clear();

@@ -118,7 +118,7 @@ impl Security {
             Known::File(path) => {
                 let certificate = read_certificate(path)?;
                 let der = certificate.to_der();
-                fingerprint(&der.map_err(|_| unreadable(path, "it is no certificate"))?)
+                fingerprint(&der.map_err(|_| unreadable(path, "it is not a certificate"))?)
             }
         };
         if found != wanted {
@@ -162,7 +162,7 @@ fn check_size(path: &Path) -> Result<(), WrapperError> {
     let found = fs::metadata(path).map_err(|error| unreadable(path, &error.to_string()))?;
     match found.is_file() && found.len() <= FILE_BYTES_MAX {
         true => Ok(()),
-        false => Err(unreadable(path, "it is no file of at most 64 KiB")),
+        false => Err(unreadable(path, "it is not a file of at most 64 KiB")),
     }
 }
 
@@ -175,7 +175,7 @@ fn read_key(path: &Path) -> Result<PrivateKey, WrapperError> {
     check_size(path)?;
     let key = PrivateKey::read_pem_file(path);
     key.map_err(|_| {
-        unreadable(path, "it is no key in PEM")
+        unreadable(path, "it is not a key in PEM")
             .with_hint("openssl pkcs8 -topk8 -nocrypt -in KEY -out KEY.pem")
     })
 }

@@ -52,7 +52,7 @@ pub(super) struct Settings {
     user_certificate: Option<PathBuf>,
     /// File with the key of the user's certificate (PEM). Relative to this file.
     user_key_file: Option<PathBuf>,
-    /// Whether gaps are closed by the history of the server. Default: false.
+    /// Whether gaps are filled from the history of the server. Default: false.
     #[serde(default)]
     history: bool,
     /// Time that the server needs to write a value to its history. Default: 1000.
@@ -70,7 +70,8 @@ pub(super) struct Settings {
     /// Time between two samples that the server takes of a node; 0: as fast as it can. Default: `publishing_ms`.
     #[schemars(range(max = 3_600_000), extend("x-unit" = "milliseconds"))]
     sampling_ms: Option<u64>,
-    /// Most values of a node that the server keeps until the next notification. Default: 100.
+    /// Maximum number of values of a node that the server keeps until the next notification.
+    /// Default: 100.
     #[serde(default = "queue_default")]
     #[schemars(range(min = 1, max = 100_000))]
     queue_size: u32,
@@ -145,10 +146,10 @@ struct FieldTable {
     /// Time between two samples of this node. Default: that of the file.
     #[schemars(range(max = 3_600_000), extend("x-unit" = "milliseconds"))]
     sampling_ms: Option<u64>,
-    /// Most values of this node that the server keeps. Default: that of the file.
+    /// Maximum number of values of this node that the server keeps. Default: that of the file.
     #[schemars(range(min = 1, max = 100_000))]
     queue_size: Option<u32>,
-    /// Smallest change that is a new value.
+    /// Smallest change that counts as a new value.
     #[schemars(range(min = 0.0))]
     deadband: Option<f64>,
     /// The same in percent of the range (`EURange`) of the node.
@@ -160,7 +161,7 @@ struct FieldTable {
     period_ns: u64,
 }
 
-/// Smallest change that is a new value.
+/// Smallest change that counts as a new value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Deadband {
     Absolute(f64),
@@ -353,7 +354,7 @@ impl Settings {
                 if digits.len() != FINGERPRINT_DIGITS || !is_hex {
                     return Err(fault(
                         "server_fingerprint",
-                        "it is no SHA-256 in hexadecimal digits",
+                        "it is not a SHA-256 in hexadecimal digits",
                     ));
                 }
                 Some(Known::Fingerprint(digits.to_ascii_lowercase()))

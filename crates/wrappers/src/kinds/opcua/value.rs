@@ -39,7 +39,12 @@ pub(super) fn convert(
     time: Timestamp,
     period_ns: u64,
 ) -> Result<Value, String> {
-    let unfit = || Err(format!("{} is no {field_type:?}", describe(variant)));
+    let unfit = || {
+        Err(format!(
+            "{} is not a value of type {field_type:?}",
+            describe(variant)
+        ))
+    };
     let value = match (variant, field_type) {
         (Variant::Empty, _) => Value::Null,
         (Variant::Variant(inner), _) if !matches!(**inner, Variant::Variant(_)) => {
@@ -157,7 +162,7 @@ fn samples(array: &Array) -> Result<Vec<f64>, String> {
     let dimensions = array.dimensions.as_ref().map_or(1, Vec::len);
     if dimensions > 1 {
         return Err(format!(
-            "an array of {dimensions} dimensions is no row of samples"
+            "an array of {dimensions} dimensions is not a row of samples"
         ));
     }
     if 8 * array.values.len() > VALUE_BYTES_MAX {
@@ -172,7 +177,7 @@ fn samples(array: &Array) -> Result<Vec<f64>, String> {
             Variant::Boolean(value) => Some(f64::from(u8::from(*value))),
             value => number(value)?,
         };
-        value.ok_or_else(|| format!("[{index}] is no number"))
+        value.ok_or_else(|| format!("[{index}] is not a number"))
     });
     values.collect()
 }
@@ -294,7 +299,7 @@ mod tests {
         assert!(
             of("on", Double)
                 .unwrap_err()
-                .contains("\"on\" is no Double")
+                .contains("\"on\" is not a value of type Double")
         );
         let bytes = opcua_types::ByteString::from(&[1, 2]);
         assert_eq!(of(bytes, Bytes), Ok(Value::Bytes(vec![1, 2])));

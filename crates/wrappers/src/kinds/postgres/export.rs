@@ -52,7 +52,7 @@ struct Settings {
     /// Default: `{stream}`.
     #[serde(default = "table_default")]
     table: String,
-    /// Whether to make a table that does not exist. Default: false.
+    /// Whether to create a missing table. Default: false.
     #[serde(default)]
     create: bool,
 }
@@ -191,7 +191,7 @@ impl Writer {
             let epoch = u64::from_str_radix(epoch, 16).ok();
             let position = epoch.zip(u64::try_from(sequence).ok());
             let Some((epoch, sequence)) = position else {
-                let text = "chappe_cursor has a row that is no position";
+                let text = "chappe_cursor has a row that is not a position";
                 return Err(WrapperError::peer(text));
             };
             let epoch = Epoch(epoch);

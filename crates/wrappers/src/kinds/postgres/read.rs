@@ -49,16 +49,16 @@ pub(super) struct Settings {
     table: Option<String>,
     /// A SELECT instead of a table, without ORDER BY and LIMIT.
     query: Option<String>,
-    /// The column that only rises and is unique, for example `id`.
+    /// The column, whose values are unique and only increase, for example `id`.
     pub(super) cursor: String,
-    /// Time between two looks at the table. Default: 1000.
+    /// Time between two queries of the table. Default: 1000.
     #[serde(default = "poll_default")]
     #[schemars(range(min = 10, max = 3_600_000), extend("x-unit" = "milliseconds"))]
     poll_ms: u64,
-    /// A channel of NOTIFY: the table is looked at when it is notified, too.
+    /// A NOTIFY channel: each notification also triggers a query.
     pub(super) channel: Option<String>,
-    /// Whether a row is read only when no transaction that wrote to the database before it was committed still runs:
-    /// such a one may commit rows with lower cursors. Default: true.
+    /// Whether a row is read only after all transactions have ended that had written to the
+    /// database when it was committed: these may commit rows with lower cursors. Default: true.
     #[serde(default = "wait_default")]
     pub(super) wait_for_writers: bool,
 }

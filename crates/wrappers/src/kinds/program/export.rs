@@ -188,7 +188,7 @@ impl ProgramExporter {
 }
 
 fn position(text: &str) -> Result<Position, WrapperError> {
-    let wrong = |_| WrapperError::peer(format!("{text:?} is no position EPOCH:NUMBER"));
+    let wrong = |_| WrapperError::peer(format!("{text:?} is not a position EPOCH:NUMBER"));
     text.parse().map_err(wrong)
 }
 

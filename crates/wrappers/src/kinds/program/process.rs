@@ -42,10 +42,10 @@ pub(super) struct Program {
     /// Variables of its environment, in addition to the node's.
     #[serde(default)]
     pub(super) environment: BTreeMap<String, String>,
-    /// Passed to the program as they are, in its first line.
+    /// Passed to the program unchanged, in its first line.
     #[serde(default)]
     pub(super) settings: BTreeMap<String, serde_json::Value>,
-    /// The most address space of each of its processes. Default: no limit.
+    /// Maximum address space of each of its processes. Default: no limit.
     #[schemars(range(min = 1_048_576), extend("x-unit" = "bytes"))]
     pub(super) memory_bytes: Option<u64>,
     /// Time to answer a command, or to store a batch. Default: 30000.

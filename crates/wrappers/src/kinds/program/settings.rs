@@ -27,7 +27,7 @@ pub(super) struct Settings {
     /// The streams whose elements the program processes: names, or prefixes ending in `*`. Default: none.
     #[serde(default)]
     inputs: Vec<String>,
-    /// Where an input starts that was never processed. Default: first.
+    /// Where to start with an input that was never processed. Default: first.
     #[serde(default)]
     start: StartKey,
 }
@@ -36,7 +36,7 @@ pub(super) struct Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Output {
-    /// Messages, one JSON object a line.
+    /// Messages, one JSON object per line.
     #[default]
     Messages,
     /// Elements of the only stream, in the file's `format`.

@@ -14,7 +14,7 @@ pub(super) enum Value<'m> {
 
 /// The bytes are no message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the body is no message of protocol buffers")]
+#[error("the body is not a message of protocol buffers")]
 pub(super) struct Broken;
 
 impl From<Broken> for String {

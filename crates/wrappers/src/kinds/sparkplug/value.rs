@@ -85,9 +85,9 @@ impl DataType {
             32 => Self::Array(Items::Boolean),
             33 => Self::Array(Items::Text),
             34 => Self::Array(Items::DateTime),
-            16 => return Err("a data set is no single value".to_owned()),
-            19 => return Err("a template is no single value".to_owned()),
-            other => return Err(format!("{other} is no data type of a metric")),
+            16 => return Err("a data set is not a single value".to_owned()),
+            19 => return Err("a template is not a single value".to_owned()),
+            other => return Err(format!("{other} is not a data type of a metric")),
         })
     }
 
@@ -137,13 +137,13 @@ fn signed(number: u64, bits: u32) -> Result<i64, String> {
     let is_long = number == value as u64 || (bits < 32 && number == u64::from(value as u32));
     match is_short || is_long {
         true => Ok(value),
-        false => Err(format!("{number} is no number of {bits} bits")),
+        false => Err(format!("{number} is not a number of {bits} bits")),
     }
 }
 
 fn unsigned(number: u64, bits: u32) -> Result<i64, String> {
     if bits < 64 && number >> bits != 0 {
-        return Err(format!("{number} is no number of {bits} bits"));
+        return Err(format!("{number} is not a number of {bits} bits"));
     }
     i64::try_from(number).map_err(|_| format!("{number} is beyond 9223372036854775807"))
 }
@@ -153,7 +153,7 @@ pub(super) fn time(milliseconds: u64) -> Result<Timestamp, String> {
     let nanoseconds = i64::try_from(milliseconds)
         .ok()
         .and_then(|milliseconds| milliseconds.checked_mul(MILLISECOND));
-    let nanoseconds = nanoseconds.ok_or_else(|| format!("{milliseconds} is no time"))?;
+    let nanoseconds = nanoseconds.ok_or_else(|| format!("{milliseconds} is not a time"))?;
     Ok(Timestamp(nanoseconds))
 }
 
@@ -280,7 +280,7 @@ pub(super) fn argument(number: u32) -> Option<Argument> {
 /// # Errors
 /// It does not fit.
 pub(super) fn of_json(number: u32, value: &serde_json::Value) -> Result<MetricValue, String> {
-    let other = || format!("{value} is no value of the metric's type");
+    let other = || format!("{value} is not a value of the metric's type");
     Ok(match DataType::of(number)? {
         DataType::Signed(64) => {
             MetricValue::Long(value.as_i64().ok_or_else(other)?.cast_unsigned())

@@ -43,10 +43,10 @@ pub(crate) const WRAPPER: WrapperKind = WrapperKind {
 struct Settings {
     #[serde(flatten)]
     broker: Broker,
-    /// The name of this host application, on whose topic `spBv1.0/STATE/NAME` edge nodes see that it is there. Without
-    /// one it only listens.
+    /// The name of this host application, under which it announces its presence on
+    /// `spBv1.0/STATE/NAME`. Without a name it only listens.
     host_id: Option<String>,
-    /// The groups of edge nodes that are followed. Default: all.
+    /// The groups of edge nodes to follow. Default: all.
     #[serde(default)]
     groups: Vec<String>,
 }

@@ -245,7 +245,7 @@ mod tests {
         let (stream, definition): (Arc<str>, _) = ("room.climate".into(), definition());
         let mut announce = || announcer.announce(&stream, None, &definition, "chappe/room/climate");
         let made = announce().unwrap();
-        assert_eq!(made.len(), 2, "samples are no state");
+        assert_eq!(made.len(), 2, "samples are not a state");
         let configs: Vec<Value> = made
             .iter()
             .map(|one| serde_json::from_slice(&one.payload).unwrap())

@@ -274,7 +274,7 @@ impl Entity {
             Reading::Text => Element::Text(text.into_owned()),
             Reading::Number => match number(&value) {
                 Some(number) => Element::Double(number),
-                None => return Err(format!("{:?} is no number", beginning(&text))),
+                None => return Err(format!("{:?} is not a number", beginning(&text))),
             },
             Reading::Flag(on, off) => match &*text {
                 text if text == on => Element::Boolean(true),
@@ -326,9 +326,9 @@ fn availability(config: Keys<'_>) -> Result<Vec<Availability>, String> {
         Some(Value::Object(table)) => vec![table],
         Some(Value::Array(items)) => {
             let tables: Option<Vec<_>> = items.iter().map(Value::as_object).collect();
-            tables.ok_or("its availability is no list of tables")?
+            tables.ok_or("its availability is not a list of tables")?
         }
-        Some(_) => return Err("its availability is no list of tables".to_owned()),
+        Some(_) => return Err("its availability is not a list of tables".to_owned()),
     };
     if listed.len() > AVAILABILITY_MAX {
         return Err(format!(

@@ -204,7 +204,7 @@ impl Discovery {
         let components = components.ok_or("the device has no components")?;
         for (name, own) in components {
             let Some(own) = own.as_object() else {
-                refuse(topic, &[], "a component is no table", Some(name), output);
+                refuse(topic, &[], "a component is not a table", Some(name), output);
                 continue;
             };
             // A component without anything but its platform is one that the device does not have any more.

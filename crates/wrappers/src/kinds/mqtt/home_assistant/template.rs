@@ -51,7 +51,7 @@ impl<'p> Payload<'p> {
     }
 
     fn text(&self) -> Result<&'p str, &'static str> {
-        std::str::from_utf8(self.bytes).map_err(|_| "the message is no text")
+        std::str::from_utf8(self.bytes).map_err(|_| "the message is not text")
     }
 
     fn json(&mut self) -> Option<&Value> {
@@ -111,7 +111,7 @@ impl ValueTemplate {
             None if payload.bytes.len() > STATE_BYTES_MAX => return Err(too_long()),
             None => Some(Value::String(payload.text()?.to_owned())),
             Some(path) => {
-                let json = payload.json().ok_or("the message is no JSON")?;
+                let json = payload.json().ok_or("the message is not JSON")?;
                 let mut found = Some(json);
                 for step in path {
                     found = found.and_then(|value| match step {
@@ -131,7 +131,7 @@ impl ValueTemplate {
             return Ok(None);
         };
         for filter in &self.filters {
-            let number = || number(&value).ok_or_else(|| format!("{value} is no number"));
+            let number = || number(&value).ok_or_else(|| format!("{value} is not a number"));
             value = match filter {
                 Filter::Missing => continue,
                 _ if value.is_null() => return Ok(Some(Value::Null)),
