@@ -89,6 +89,26 @@ impl Running {
         Some(found)
     }
 
+    /// Bound streams of a source that are no longer found, with stored elements that this sensor has not read.
+    /// They stay bound until it has, so that the last elements of a device that leaves are evaluated, too.
+    /// A source with a fallback leaves a stream at once, because another one already delivers.
+    pub(super) fn unread(&self, index: usize, found: &[Candidate]) -> Vec<Candidate> {
+        if self.fallbacks[index].is_some() {
+            return Vec::new();
+        }
+        let is_unread = |stream: &str| {
+            let follower = self.followers.get(stream)?;
+            let entry = self.app.catalogue.get(stream)?;
+            Some(follower.next_sequence() <= entry.log.log().last())
+        };
+        let bound = self.bindings[index].bound().map(|bound| &bound.candidate);
+        let unread = bound.filter(|bound| {
+            !found.iter().any(|one| one.stream == bound.stream)
+                && is_unread(&bound.stream) == Some(true)
+        });
+        unread.cloned().collect()
+    }
+
     /// The choices of a source as they are shown; none without a fallback.
     pub(super) fn shown_choices(&self, index: usize) -> Vec<Choice> {
         let Some(fallback) = &self.fallbacks[index] else {

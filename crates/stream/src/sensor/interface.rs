@@ -25,6 +25,12 @@ pub enum SensorCommand {
         /// The schema of its elements.
         schema: StreamSchema,
     },
+    /// The source `alias` loses its last stream, which is unbound next: slides of time that wait for silence on the
+    /// source's clock are evaluated now.
+    EndSlides {
+        /// The source.
+        alias: String,
+    },
     /// Unbinds a stream from the source `alias`; its elements leave the window.
     Unbind {
         /// The source.
