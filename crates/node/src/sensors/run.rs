@@ -308,7 +308,7 @@ pub(super) struct Running {
     /// Its inputs or outputs were rolled back, so it must restart from the stored state.
     pub(super) must_rebind: bool,
     /// A binding may end without a change in the registry: its stream stays bound only until its stored elements
-    /// are read.
+    /// are read, or was removed.
     pub(super) may_unbind: bool,
     pub(super) followers: BTreeMap<Arc<str>, StreamFollower>,
     /// The stream that was read last.
@@ -441,6 +441,7 @@ impl Running {
             Err(error) => {
                 self.drop("not readable", error.to_string());
                 self.followers.remove(&stream);
+                self.may_unbind |= self.app.catalogue.get(&stream).is_none();
             }
         }
     }
@@ -492,6 +493,7 @@ impl Running {
             let unread = self.unread(index, &found);
             self.may_unbind |= !unread.is_empty();
             found.extend(unread);
+            found.extend(self.silent(index, &found));
             let binding = &mut self.bindings[index];
             let before: Vec<String> = names(binding).map(str::to_owned).collect();
             let changes = binding.update(now, &found);
