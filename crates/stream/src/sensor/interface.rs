@@ -135,6 +135,24 @@ pub struct SensorCounters {
     pub nulls: u64,
 }
 
+impl SensorCounters {
+    /// What was not used, by reason. Elements: they do not fit the schema of their stream or a table, their stream is
+    /// no longer bound, or the sampling left them out. Results: they came too soon, after the last of their
+    /// statement, at the time of an earlier one, or with a null.
+    #[must_use]
+    pub fn by_reason(&self) -> [(&'static str, u64); 7] {
+        [
+            ("misfit", self.misfits),
+            ("not_bound", self.strangers),
+            ("sampled_out", self.sampled_out),
+            ("too_soon", self.too_soon),
+            ("beyond_count", self.beyond_count),
+            ("repeated_time", self.repeated_times),
+            ("null", self.nulls),
+        ]
+    }
+}
+
 /// Bounds of a virtual sensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SensorLimits {
