@@ -23,7 +23,8 @@ EPOCH = max(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), 315532800)
 
 def tag(program, machine):
     """The platform of the wheel, from the versions of symbols in the program."""
-    found = re.findall(rb"\0GLIBC_2\.(\d+)\0", program) or re.findall(rb"GLIBC_2\.(\d+)", program)
+    # Names of versions follow each other: the end of one is the beginning of the next.
+    found = re.findall(rb"\0GLIBC_2\.(\d+)(?=\0)", program)
     is_dynamic = re.search(rb"/ld-linux[-a-z0-9_]*\.so", program[:4096])
     if not is_dynamic:
         return f"manylinux2014_{machine}.manylinux_2_17_{machine}.musllinux_1_1_{machine}"

@@ -286,7 +286,7 @@ def back(url: str, start) -> None:
     end = time.monotonic() + 60
     failure = ""
     while "more" not in failure and time.monotonic() < end:
-        exporters = json.loads(get(f"{url}/api/v1/exporters"))
+        exporters = json.loads(get(f"{url}/api/v1/exporters"))["exporters"]
         failure = json.dumps([one for one in exporters if one["name"] == "short"])
         time.sleep(0.1)
     expect("more: the stream has no field more for this int32" in failure, f"a member without a field is named: {failure}")

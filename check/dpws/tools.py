@@ -8,12 +8,15 @@
    its description and receives its reports.
 3. `chappe trace --http` shows the whole conversation of the two, with the time of each answer; the same from a capture
    that tcpdump wrote, if there is one.
+4. `chappe watch` goes on with a device that was killed and came back at another port, without its Hello.
 """
 
 import json
 import pathlib
 import shutil
+import signal
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from network import Cable, CheckFailed, expect, main, until  # noqa: E402
@@ -23,6 +26,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 SDC_NAME = "SDC monitor"
 # Clauses that a device without events or scopes gives no occasion to see.
 FEW = 25
+# The longest time in seconds until a restarted device is watched again: silence is noticed after 3 s, its absence and its
+# new address after 3 s each, and a search takes 3 s.
+AGAIN_S = 30
 
 
 def events_of(text: str, event: str) -> list[dict]:
@@ -142,8 +148,34 @@ def shows_the_conversation(lines: list[dict], what: str) -> None:
     expect(len(answers) > 10, f"{what} has the times of {len(answers)} answers, the median {answers[len(answers) // 2]:.0f} us")
 
 
+def watch_outlives_a_restart(cable: Cable, chappe: str) -> None:
+    def start(name: str):
+        # Its Hello comes too late to matter.
+        device = cable.start("A", name, chappe, "device", "run", str(SDC / "thermometer.toml"), "--address", "10.77.0.1",
+                             "--announce-within", "10m", "--json")
+        return device, device.wait_event("ready", 20)
+
+    first, ready = start("restarted-1")
+    watched = cable.start("B", "watched", chappe, "watch", ready["endpoint"], "--interface", "b0", "--host", "10.77.0.1",
+                          "--json")
+    watched.wait_line('{"', 20)
+    first.stop(signal.SIGKILL)
+    killed = time.time()
+    second, again = start("restarted-2")
+    expect(again["endpoint"] == ready["endpoint"] and again["addresses"] != ready["addresses"],
+           "the device is back at another port")
+    while True:
+        at, _ = watched.wait_line('{"', AGAIN_S)
+        if at > killed + 1:
+            break
+    expect(at - killed < AGAIN_S, f"watch receives events again {at - killed:.1f} s after the device was killed")
+    watched.stop()
+    second.stop()
+
+
 def check(cable: Cable, chappe: str) -> None:
     ours_has_no_finding(cable, chappe)
+    watch_outlives_a_restart(cable, chappe)
     others_are_checked(cable, chappe)
 
 

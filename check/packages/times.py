@@ -87,9 +87,10 @@ class Started:
 
 
 def resident_mb(process):
-    """Resident memory of the program alone."""
+    """Resident memory of a program, and the part that no file backs: the
+    system can drop the rest."""
     status = Path(f"/proc/{process.pid}/status").read_text()
-    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+    return [int(status.split(f"{key}:")[1].split()[0]) / 1024 for key in ("VmRSS", "RssAnon")]
 
 
 class Chappe:
@@ -268,8 +269,8 @@ def main():
     print(f"{'':13} {'install':>8} {'first value':>12} {'together':>9}   (s, medians of {RUNS})")
     for name, (install, value, together) in results.items():
         print(f"{name:13} {install:8.2f} {value:12.2f} {together:9.2f}")
-    for name, size in memory.items():
-        print(f"{name}: {size:.1f} MB resident, idle")
+    for name, (resident, anonymous) in memory.items():
+        print(f"{name}: {resident:.1f} MB resident, idle, {anonymous:.1f} MB of it anonymous")
     best = min(own, key=lambda name: results[name][2])
     for name in results:
         if name not in own and results[name][2] < results[best][2]:

@@ -37,6 +37,7 @@ struct Part {
     #[choice]
     l: Vec<Alternative>,
     m: Option<Measured>,
+    p: Vec<Option<f64>>,
 }
 
 #[derive(chappe_soap::message::Message, Debug, PartialEq)]

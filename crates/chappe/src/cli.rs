@@ -138,12 +138,12 @@ pub(crate) enum Command {
         after_help = "Examples:\n  chappe export heart-rate --out heart-rate.csv\n  chappe export lab.room --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z --out room.parquet\n  chappe export lab.room lab.door --format arrow --out '{stream}.arrow'\n\nA file appears once it is complete. Exit code 1 when elements of the range were lost or refused."
     )]
     Export(Export),
-    /// Write elements to a stream that was made by `chappe stream create`.
+    /// Write elements to a stream that was created with `chappe stream create`.
     #[command(
-        after_help = "Examples:\n  chappe write lab.room temperature=21.5 note='door open'\n  chappe write lab.room --csv < room.csv\n  jq -c '.[]' room.json | chappe write lab.room --ndjson\n  chappe write lab.room --csv --file year.csv --producer year      can be repeated after a failure\n\nBesides the fields, an element may have source_time (RFC 3339), key and quality. A line that is no\nelement is refused with its reason; the others are stored. Exit code 1 when a line was refused."
+        after_help = "Examples:\n  chappe write lab.room temperature=21.5 note='door open'\n  chappe write lab.room --csv < room.csv\n  jq -c '.[]' room.json | chappe write lab.room --ndjson\n  chappe write lab.room --csv --file year.csv --producer year      can be repeated after a failure\n\nBesides the fields, an element may have source_time (RFC 3339), key and quality. A line that is not a\nvalid element is refused with its reason; the others are stored. Exit code 1 when a line was refused."
     )]
     Write(Write),
-    /// Decode messages of devices, on the wire or in a capture, and say why any is dropped.
+    /// Decode messages of devices, live or from a capture, and show why messages are dropped.
     #[command(
         after_help = "Examples:\n  chappe trace\n  chappe trace --interface eth0 --raw --seconds 30\n  chappe trace --http --device 192.0.2.7        its HTTP too, with the time of each answer\n  tcpdump -i any -w - | chappe trace --capture -\n\nExit code 2 when a capture is broken."
     )]
@@ -172,19 +172,19 @@ pub(crate) enum Command {
         after_help = "Examples:\n  chappe wrapper try wrappers/climate.toml\n  chappe wrapper list"
     )]
     Wrapper(Wrapper),
-    /// Find, publish, annotate and follow what a node's registry holds; export and import it.
+    /// Find, publish, annotate and follow entities of a node's registry; export and import it.
     #[command(
         subcommand,
         after_help = "Examples:\n  chappe registry find pulse\n  chappe registry publish http://example.com/pump-7 'Pump 7' --turtle pump.ttl"
     )]
     Registry(RegistryVerb),
-    /// Create and remove streams, and show what they lack.
+    /// Create and remove streams, and show what is missing in them.
     #[command(
         subcommand,
         after_help = "Examples:\n  chappe stream create lab.room temperature:double:Cel note:text\n  chappe stream completeness heart-rate\n  chappe stream remove old-monitor.pulse"
     )]
     Stream(Stream),
-    /// Write the descriptor of a virtual sensor to begin with.
+    /// Write a first descriptor of a virtual sensor.
     #[command(
         subcommand,
         after_help = "Example:\n  chappe new sensor warm-room --from lab.room"
@@ -195,7 +195,7 @@ pub(crate) enum Command {
         after_help = "Examples:\n  chappe try sensors/warm-room.toml\n  chappe try sensors/warm-room.toml --on lab.room --last 1h\n  chappe try sensors/warm-room.toml --input room.csv\n  chappe try sensors/warm-room.toml --on lab.room --data /var/lib/chappe\n\nThe node is not changed. Exit code 1 when there is no output, or an evaluation failed."
     )]
     Try(Try),
-    /// Check descriptors by the expectations next to them.
+    /// Test descriptors against the expectations next to them.
     #[command(
         after_help = "Examples:\n  chappe test\n  chappe test sensors --json\n\nThe expectations of NAME.toml are in NAME.test.toml:\n\n  tolerance = 0.01\n  [[test]]\n  name = \"a mean of two\"\n  input = [{ at = \"0s\", temperature = 20.0 }, { at = \"1s\", temperature = 22.0 }]\n  output = [{ mean = 20.0 }, { at = \"1s\", mean = 21.0 }]\n\nExit code 1 when an expectation fails."
     )]
@@ -214,7 +214,7 @@ pub(crate) enum Command {
     Import(Import),
     /// Explain why values do not arrive: the path of a value, hop by hop.
     #[command(
-        after_help = "Examples:\n  chappe why heart-rate                 a stream\n  chappe why 'Body temperature'         a device by its name, endpoint or address\n  chappe why mean-temperature --kind sensor\n  chappe why ward-3 --json              a link\n\nExit code 1 when something stands in the way."
+        after_help = "Examples:\n  chappe why heart-rate                 a stream\n  chappe why 'Body temperature'         a device by its name, endpoint or address\n  chappe why mean-temperature --kind sensor\n  chappe why ward-3 --json              a link\n\nExit code 1 when a hop is blocked or degraded."
     )]
     Why(Why),
     /// Explain a code of an error, a refusal or a drop: its cause and its remedy.
@@ -278,7 +278,7 @@ pub(crate) enum Command {
 /// Flags of `demo`.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// Address of the console, on loopback; port 0 takes a free one.
+    /// Address of the console, on loopback; port 0 picks a free port.
     #[arg(long, default_value = "127.0.0.1:8470", value_name = "ADDRESS:PORT")]
     pub listen: String,
     /// Keep the data in this directory. Default: a temporary one, removed at the end.
@@ -592,9 +592,9 @@ pub(crate) struct Query {
     /// Only elements with a source time before this (RFC 3339).
     #[arg(long, value_name = "TIME", conflicts_with = "sparql")]
     pub to: Option<String>,
-    /// Answer in part when the query reaches a limit of the node (time, memory, rows).
+    /// Return a partial result when the query reaches a limit of the node (time, memory, rows).
     ///
-    /// The answer is then from the newest elements, or has the first rows only, and standard error
+    /// The result then covers the newest elements, or has only the first rows, and standard error
     /// reports what is missing. Without this flag, reaching a limit is an error.
     #[arg(long, conflicts_with = "sparql")]
     pub partial: bool,
@@ -647,10 +647,10 @@ pub(crate) struct Trace {
     /// Read this capture, pcap or pcapng, instead of the network; `-` is standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["interfaces", "seconds"])]
     pub capture: Option<PathBuf>,
-    /// Also the messages by HTTP; needs the right to see packets (root, or CAP_NET_RAW).
+    /// Also show HTTP messages; needs permission to capture packets (root, or CAP_NET_RAW).
     #[arg(long, conflicts_with = "capture")]
     pub http: bool,
-    /// Only messages from or to this address: one device's whole conversation.
+    /// Only messages from or to this address, such as that of a device.
     #[arg(long, value_name = "ADDRESS")]
     pub device: Option<IpAddr>,
     /// Also print the whole message.
@@ -732,9 +732,9 @@ pub(crate) enum Config {
     /// Print a sample with every key at its default.
     #[command(after_help = "Example:\n  chappe config sample > node.toml")]
     Sample,
-    /// Bring a configuration to the form that this program reads; comments stay.
+    /// Convert a configuration to the current format; comments are kept.
     #[command(
-        after_help = "Examples:\n  chappe config migrate node.toml --dry-run\n  chappe config migrate node.toml\n\nThe former file stays as node.toml.former. Tables that moved to files of their own become these files."
+        after_help = "Examples:\n  chappe config migrate node.toml --dry-run\n  chappe config migrate node.toml\n\nThe old file is kept as node.toml.former. Tables that are separate files now are written to these files."
     )]
     Migrate {
         /// The configuration.
@@ -773,7 +773,7 @@ pub(crate) enum Data {
     },
     /// Repair the log and registry of a stopped node.
     #[command(
-        after_help = "Example:\n  chappe data check /var/lib/chappe\n  chappe data repair /var/lib/chappe\n\nRepair cuts an incomplete end, gives up missing records so that nothing waits for them, and\nrebuilds the index. Damaged bytes move to DIR/damaged-N. If a subscriber or another node still\nhas the missing records, start the node first and let it fetch them."
+        after_help = "Example:\n  chappe data check /var/lib/chappe\n  chappe data repair /var/lib/chappe\n\nRepair cuts off an incomplete end, gives up missing records so that nothing waits for them, and\nrebuilds the index. Damaged bytes move to DIR/damaged-N. If a subscriber or another node still\nhas the missing records, start the node first and let it fetch them."
     )]
     Repair {
         /// The node's data directory.
@@ -782,7 +782,7 @@ pub(crate) enum Data {
     },
     /// Copy a node's log and registry to a new directory, with checksums.
     #[command(
-        after_help = "Example:\n  chappe data backup /var/lib/chappe /mnt/backup/monday --with-secrets\n\nThe node may run. Exit code 1 when the original misses records: the copy misses them too."
+        after_help = "Example:\n  chappe data backup /var/lib/chappe /mnt/backup/monday --with-secrets\n\nThe node may run. Exit code 1 when records are missing in the original, and so in the copy."
     )]
     Backup {
         /// The node's data directory.

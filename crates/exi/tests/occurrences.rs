@@ -203,3 +203,49 @@ fn too_many_states_are_refused() {
         "{refused}"
     );
 }
+
+/// A chain of types, each of which extends the next one by an optional element.
+fn chain(types: usize, limits: &Limits) -> Result<Arc<Schema>, String> {
+    let mut document = format!(
+        r#"<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema"><xs:element name="r" type="t0"/>
+        <xs:complexType name="t{types}"><xs:sequence/></xs:complexType>"#
+    );
+    for at in 0..types {
+        let _ = write!(
+            document,
+            r#"<xs:complexType name="t{at}"><xs:complexContent><xs:extension base="t{}"><xs:sequence>
+            <xs:element name="e{at}" type="xs:int" minOccurs="0"/></xs:sequence></xs:extension>
+            </xs:complexContent></xs:complexType>"#,
+            at + 1
+        );
+    }
+    document.push_str("</xs:schema>");
+    let source = XsdSource {
+        name: "r.xsd".into(),
+        document: document.into_bytes(),
+    };
+    let made = Schema::from_xsd_within(vec![source], &mut |_, _| None, limits);
+    made.map(Arc::new).map_err(|error| error.to_string())
+}
+
+#[test]
+fn long_derivations_have_a_bound_of_work() {
+    // The limit for schemas of strangers.
+    let limits = Limits {
+        grammar_states: 20_000,
+        ..Limits::default()
+    };
+    let schema = chain(32, &limits).expect("it is within the limit");
+    for (document, valid) in [
+        ("<r/>", true),
+        ("<r><e31>5</e31><e0>6</e0></r>", true),
+        ("<r><e0>6</e0><e31>5</e31></r>", false),
+    ] {
+        assert_eq!(stream(&schema, true, document).is_ok(), valid, "{document}");
+    }
+    let refused = chain(120, &limits).expect_err("the work grows with the cube of the length");
+    assert!(
+        refused.contains("limit grammar_states of 20000 is exceeded"),
+        "{refused}"
+    );
+}

@@ -54,8 +54,8 @@ pub struct LinkConfig {
     /// `log.level`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<Level>,
-    /// Put before the names of the streams here, with a dot; a `*` passes over names at the origin in
-    /// which it stands already, copies that came round. Default: nothing.
+    /// Prefix for the names of the streams here, followed by a dot. A `*` skips names at the origin
+    /// that already contain it, because these are copies that returned in a ring. Default: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_prefix: Option<String>,
     /// Where to start a stream that was never read: `first`, the oldest element that the origin

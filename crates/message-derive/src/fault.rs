@@ -1,10 +1,11 @@
-//! `impl Faults` for enums whose variants have at most one field.
+//! `impl Faults` for enums whose variants have a message, or the fields of one.
 
 use proc_macro2::TokenStream;
-use quote::quote;
-use syn::{Data, DeriveInput, Error, Fields, Result, Type};
+use quote::{format_ident, quote};
+use syn::{Data, DeriveInput, Error, Fields, FieldsNamed, Ident, Result, Variant};
 
 use crate::attributes::{Names, Options, doc, refuse_generics};
+use crate::message;
 
 pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     refuse_generics(input)?;
@@ -17,51 +18,22 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         return Err(Error::new_spanned(&input.ident, message));
     }
     let mut names = Names::default();
-    let (mut declared, mut written, mut read) = (Vec::new(), Vec::new(), Vec::new());
+    let mut variants = Vec::new();
     for variant in &data.variants {
-        let ident = &variant.ident;
-        let name = names.take(&variant.attrs, ident)?;
-        let variant_doc = doc(&variant.attrs);
-        let reason = match variant_doc.is_empty() {
-            true => words(&name),
-            false => variant_doc.clone(),
-        };
-        let detail = detail(&variant.fields)?;
-        let detail_type = detail.map_or_else(|| quote!(()), |detail| quote!(#detail));
-        declared.push(quote! {
-            __types.element::<#detail_type>(#name, #variant_doc);
-        });
-        written.push(match detail {
-            Some(_) => quote! {
-                Self::#ident(__detail) => {
-                    __message::declared(__namespace, #name, #reason, __detail)
-                }
-            },
-            None => quote! {
-                Self::#ident => __message::declared(__namespace, #name, #reason, &()),
-            },
-        });
-        let made = match detail {
-            Some(_) => quote!(Self::#ident(__detail)),
-            None => quote!({
-                let () = __detail;
-                Self::#ident
-            }),
-        };
-        read.push(quote! {
-            if let ::core::option::Option::Some(__detail) =
-                __message::detail_of::<#detail_type>(__fault, __namespace, #name)
-            {
-                return ::core::option::Option::Some(#made);
-            }
-        });
+        variants.push(Written::of(&input.ident, variant, &mut names)?);
     }
+    let details = variants.iter().map(|variant| &variant.detail);
+    let declared = variants.iter().map(|variant| &variant.declared);
+    let written = variants.iter().map(|variant| &variant.written);
+    let read = variants.iter().map(|variant| &variant.read);
     let all = names.all();
     let Options { root, .. } = Options::of(input)?;
     let ident = &input.ident;
     Ok(quote! {
         const _: () = {
             use #root::message as __message;
+
+            #(#details)*
 
             impl __message::Faults for #ident {
                 fn declare(
@@ -71,7 +43,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
                     ::std::vec![#(#all),*]
                 }
 
-                fn to_fault(&self, __namespace: &__message::Namespace) -> #root::Fault {
+                fn into_fault(self, __namespace: &__message::Namespace) -> #root::Fault {
                     match self { #(#written)* }
                 }
 
@@ -87,17 +59,84 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-/// The type of the only field.
-fn detail(fields: &Fields) -> Result<Option<&Type>> {
-    match fields {
-        Fields::Unit => Ok(None),
-        Fields::Unnamed(one) if one.unnamed.len() == 1 => Ok(Some(&one.unnamed[0].ty)),
-        _ => Err(Error::new_spanned(
-            fields,
-            "a fault has at most one field without name: make the fields a struct with \
-             `#[derive(Message)]`, and write `OutOfRange(Limits)`",
-        )),
+/// The code of a variant.
+struct Written {
+    /// The message of named fields.
+    detail: TokenStream,
+    declared: TokenStream,
+    written: TokenStream,
+    read: TokenStream,
+}
+
+impl Written {
+    fn of(faults: &Ident, variant: &Variant, names: &mut Names) -> Result<Self> {
+        let ident = &variant.ident;
+        let name = names.take(&variant.attrs, ident)?;
+        let variant_doc = doc(&variant.attrs);
+        let reason = match variant_doc.is_empty() {
+            true => words(&name),
+            false => variant_doc.clone(),
+        };
+        let mut detail = TokenStream::new();
+        // The type of the message, the patterns of the variant and of the message, and the message of the variant.
+        let (detail_type, pattern, message) = match &variant.fields {
+            Fields::Unit => (quote!(()), quote!(Self::#ident), quote!(())),
+            Fields::Unnamed(one) if one.unnamed.len() == 1 => {
+                let data_type = &one.unnamed[0].ty;
+                let pattern = quote!(Self::#ident(__detail));
+                (quote!(#data_type), pattern, quote!(__detail))
+            }
+            Fields::Named(fields) => {
+                // The name of a Rust type tells types of one name in the schema apart.
+                let own = format_ident!("__{faults}{ident}");
+                detail = named_detail(&own, &name, fields)?;
+                let fields = fields.named.iter().map(|field| &field.ident);
+                let fields = quote!({ #(#fields),* });
+                (
+                    quote!(#own),
+                    quote!(Self::#ident #fields),
+                    quote!(#own #fields),
+                )
+            }
+            Fields::Unnamed(_) => {
+                let message = "a fault with several fields has names for them: \
+                               `OutOfRange { low: f64, high: f64 }`";
+                return Err(Error::new_spanned(&variant.fields, message));
+            }
+        };
+        Ok(Self {
+            detail,
+            declared: quote! {
+                __types.element::<#detail_type>(#name, #variant_doc);
+            },
+            written: quote! {
+                #pattern => __message::declared(__namespace, #name, #reason, &#message),
+            },
+            read: quote! {
+                if let ::core::option::Option::Some(#message) =
+                    __message::detail_of::<#detail_type>(__fault, __namespace, #name)
+                {
+                    return ::core::option::Option::Some(#pattern);
+                }
+            },
+        })
     }
+}
+
+/// A message of the fields of a variant.
+fn named_detail(ident: &Ident, name: &str, fields: &FieldsNamed) -> Result<TokenStream> {
+    let body = message::structure((name, ""), fields, None)?;
+    let fields = fields.named.iter().map(|field| {
+        let (ident, data_type) = (&field.ident, &field.ty);
+        quote!(#ident: #data_type)
+    });
+    Ok(quote! {
+        struct #ident { #(#fields),* }
+
+        impl __message::Message for #ident {
+            #body
+        }
+    })
 }
 
 /// `OutOfRange` as "out of range".

@@ -33,8 +33,12 @@ pub fn message(input: TokenStream) -> TokenStream {
 
 /// Makes an enum the faults of an operation.
 ///
-/// Attributes: `#[name("…")]` of variants, `#[message(crate = "…")]` of the type.
-#[proc_macro_derive(Fault, attributes(name, message))]
+/// Attributes: `#[name("…")]` of variants, `#[message(crate = "…")]` of the type; those of a message's fields at named
+/// fields.
+#[proc_macro_derive(
+    Fault,
+    attributes(attribute, text, choice, unit, sample_period_ms, name, message)
+)]
 pub fn fault(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     let written = fault::derive(&input);

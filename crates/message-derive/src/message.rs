@@ -15,7 +15,8 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let (body, further) = match &input.data {
         Data::Struct(data) => match &data.fields {
             Fields::Named(fields) => {
-                let body = structure(input, fields, namespace.as_ref())?;
+                let (name, doc) = (unraw(&input.ident), doc(&input.attrs));
+                let body = structure((&name, &doc), fields, namespace.as_ref())?;
                 (body, TokenStream::new())
             }
             Fields::Unnamed(_) => {
@@ -284,12 +285,12 @@ fn notes(field: &Field) -> Result<TokenStream> {
     })
 }
 
-fn structure(
-    input: &DeriveInput,
+/// The body of `impl Message` for a struct with these fields, whose type in the schema has this name and documentation.
+pub(crate) fn structure(
+    (type_name, type_doc): (&str, &str),
     fields: &FieldsNamed,
     namespace: Option<&LitStr>,
 ) -> Result<TokenStream> {
-    let (type_name, type_doc) = (unraw(&input.ident), doc(&input.attrs));
     let mut parts = Parts::default();
     for (position, field) in fields.named.iter().enumerate() {
         let Some(ident) = &field.ident else { continue };
@@ -298,7 +299,7 @@ fn structure(
     let has_content = !parts.element_arms.is_empty() || !parts.choices.is_empty();
     if parts.has_text && has_content {
         let message = "text is not mixed with elements: make the other fields `#[attribute]`";
-        return Err(Error::new_spanned(&input.ident, message));
+        return Err(Error::new_spanned(fields, message));
     }
     let (declared, slots, finished) = (&parts.declared, &parts.slots, &parts.finished);
     let (attributes, content) = &parts.written;

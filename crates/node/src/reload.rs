@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use chappe_stream::DescriptorError;
@@ -293,11 +294,15 @@ pub(crate) fn scan(directory: &Path, extensions: &[&str]) -> io::Result<BTreeMap
 
 /// Reads a file, or returns the reason why it cannot be read.
 pub(crate) fn read(path: &Path) -> Result<String, String> {
-    let bytes = fs::metadata(path).map_err(|error| error.to_string())?.len();
-    if bytes > FILE_BYTES_MAX {
+    let mut bytes = Vec::new();
+    // Whatever length the system says it has.
+    fs::File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(format!("the file is longer than {FILE_BYTES_MAX} bytes"));
     }
-    fs::read_to_string(path).map_err(|error| error.to_string())
+    String::from_utf8(bytes).map_err(|_| "it is not text in UTF-8".to_owned())
 }
 
 /// A file was not written or removed.
@@ -306,25 +311,47 @@ pub(crate) enum FileError {
     Invalid(Box<Problem>),
     /// It cannot be written.
     Io(String),
+    /// The disk is full.
+    Full(String),
 }
 
-/// Writes a file atomically; `name` is that of its temporary.
+impl FileError {
+    /// Why the system refuses something at a path.
+    pub(crate) fn of(path: &Path, error: &std::io::Error) -> Self {
+        let text = format!("{}: {error}", path.display());
+        match error.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Self::Full(text),
+            _ => Self::Io(text),
+        }
+    }
+}
+
+/// Writes a file atomically; of several at once, the last one stays. `name` begins that of its temporary.
 pub(crate) fn write(
     directory: &Path,
     path: &Path,
     name: &str,
     text: &str,
 ) -> Result<(), FileError> {
-    let hidden = directory.join(format!(".{name}.toml.new"));
+    static WRITTEN: AtomicU64 = AtomicU64::new(0);
+    let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
+    let hidden = directory.join(format!(".{name}.{number}.toml.new"));
     let written = fs::create_dir_all(directory)
-        .and_then(|()| fs::File::create(&hidden))
+        .and_then(|()| {
+            // Of a process that was killed.
+            let _ = fs::remove_file(&hidden);
+            fs::File::create_new(&hidden)
+        })
         .and_then(|mut file| {
             file.write_all(text.as_bytes())?;
             file.sync_all()
         })
         .and_then(|()| fs::rename(&hidden, path))
         .and_then(|()| fs::File::open(directory)?.sync_all());
-    written.map_err(|error| FileError::Io(format!("{}: {error}", path.display())))
+    written.map_err(|error| {
+        let _ = fs::remove_file(&hidden);
+        FileError::of(path, &error)
+    })
 }
 
 /// Removes a file.
@@ -332,6 +359,30 @@ pub(crate) fn remove(path: &Path) -> Result<(), FileError> {
     match fs::remove_file(path) {
         // Another request has removed it, and the directory was not read since.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        removed => removed.map_err(|error| FileError::Io(format!("{}: {error}", path.display()))),
+        removed => removed.map_err(|error| FileError::of(path, &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_files_written_at_once_each_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.toml");
+        let texts = ["a".repeat(9_000), "b".repeat(5_000), "c".repeat(1_000)];
+        std::thread::scope(|scope| {
+            for text in &texts {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        assert!(write(folder.path(), &path, "a", text).is_ok());
+                        let read = fs::read_to_string(&path).unwrap();
+                        assert!(texts.contains(&read), "{} bytes", read.len());
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

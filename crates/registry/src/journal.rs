@@ -150,6 +150,12 @@ pub trait Journal: Send + Sync + 'static {
     /// Storing the position failed.
     fn set_snapshot(&self, position: u64) -> Result<(), JournalError>;
 
+    /// Whether nobody else appends to it. Then what has a position up to [`Journal::last`] is what was appended there
+    /// here, and acknowledged, whether its receipt was asked or not.
+    fn has_one_writer(&self) -> bool {
+        false
+    }
+
     /// Whether other nodes write to it over a network, so that a receipt can report a conflict.
     fn is_shared(&self) -> bool {
         false

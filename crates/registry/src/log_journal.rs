@@ -12,7 +12,7 @@ use crate::journal::{Journal, JournalError, Receipt, Stamped};
 /// Head of the metadata: format and version.
 const METADATA: &[u8; 4] = b"crj1";
 
-/// A [`Journal`] on a stream of the log.
+/// A [`Journal`] on a stream of the log, which nobody else appends to.
 pub struct LogJournal {
     stream: Stream,
     now: Box<dyn Fn() -> i64 + Send + Sync>,
@@ -69,6 +69,10 @@ impl Journal for LogJournal {
             time_ns: Some(record.time),
             record: record.payload,
         }))
+    }
+
+    fn has_one_writer(&self) -> bool {
+        true
     }
 
     fn snapshot(&self) -> u64 {

@@ -5,6 +5,10 @@
 //! count. Counts in the branches make the number of keys in a range exact and cheap; they are the
 //! registry's statistics.
 //!
+//! A leaf's and a branch's first key stands beside the reference to it, so that a search reads few lines of memory
+//! however many keys there are. Keys that own memory are not copied there: a second owner would make each of their
+//! changes a copy.
+//!
 //! Positions are found by a predicate `before`, true for all keys up to the position and false
 //! after it, so one set serves many kinds of prefix. Keys are not compared in any other way.
 
@@ -41,14 +45,58 @@ pub(crate) mod steps {
 
 #[derive(Clone)]
 struct Leaf<K> {
+    /// The first key, unless keys own memory.
+    first: Option<K>,
     keys: Arc<Vec<K>>,
+}
+
+impl<K: Clone> Leaf<K> {
+    fn new(keys: Vec<K>) -> Self {
+        Self {
+            first: copied(keys.first()),
+            keys: Arc::new(keys),
+        }
+    }
+
+    /// Whether the first key is `before`.
+    fn starts(&self, before: &impl Fn(&K) -> bool) -> bool {
+        self.first
+            .as_ref()
+            .or_else(|| self.keys.first())
+            .is_some_and(before)
+    }
 }
 
 #[derive(Clone)]
 struct Branch<K> {
+    /// The first key of the first leaf, unless keys own memory.
+    first: Option<K>,
     /// Number of keys in all leaves.
     count: usize,
     leaves: Arc<Vec<Leaf<K>>>,
+}
+
+impl<K: Clone> Branch<K> {
+    fn new(leaves: Vec<Leaf<K>>) -> Self {
+        Self {
+            first: leaves.first().and_then(|leaf| leaf.first.clone()),
+            count: leaves.iter().map(|leaf| leaf.keys.len()).sum(),
+            leaves: Arc::new(leaves),
+        }
+    }
+
+    /// Whether the first key is `before`.
+    fn starts(&self, before: &impl Fn(&K) -> bool) -> bool {
+        match &self.first {
+            Some(first) => before(first),
+            None => self.leaves.first().is_some_and(|leaf| leaf.starts(&before)),
+        }
+    }
+}
+
+/// A copy of a key that owns no memory.
+fn copied<K: Clone>(key: Option<&K>) -> Option<K> {
+    key.filter(|_| !std::mem::needs_drop::<K>()).cloned()
 }
 
 /// The set. Never holds an empty leaf or branch.
@@ -110,10 +158,9 @@ impl<K: Clone> OrderedSet<K> {
             steps::count();
             before(key)
         };
-        let starts = |keys: &[K]| keys.first().is_some_and(&before);
         let branches = &self.branches;
         let branch = branches
-            .partition_point(|branch| branch.leaves.first().is_some_and(|leaf| starts(&leaf.keys)))
+            .partition_point(|branch| branch.starts(&before))
             .saturating_sub(1);
         let Some(found) = branches.get(branch) else {
             return Place {
@@ -124,7 +171,7 @@ impl<K: Clone> OrderedSet<K> {
         };
         let leaf = found
             .leaves
-            .partition_point(|leaf| starts(&leaf.keys))
+            .partition_point(|leaf| leaf.starts(&before))
             .saturating_sub(1);
         let keys = found.leaves.get(leaf).map_or(&[][..], |leaf| &leaf.keys);
         Place {
@@ -209,13 +256,8 @@ impl<K: Clone> OrderedSet<K> {
 
     /// A set of keys that are in order, none of them twice.
     pub(crate) fn of_sorted(keys: &[K]) -> Self {
-        let leaf = |keys: &[K]| Leaf {
-            keys: Arc::new(keys.to_vec()),
-        };
-        let branch = |keys: &[K]| Branch {
-            count: keys.len(),
-            leaves: Arc::new(keys.chunks(LOADED_KEYS).map(leaf).collect()),
-        };
+        let leaf = |keys: &[K]| Leaf::new(keys.to_vec());
+        let branch = |keys: &[K]| Branch::new(keys.chunks(LOADED_KEYS).map(leaf).collect());
         let branches = keys.chunks(LOADED_KEYS * LOADED_LEAVES).map(branch);
         Self {
             branches: Arc::new(branches.collect()),
@@ -246,10 +288,7 @@ impl<K: Clone> OrderedSet<K> {
         let branches = Arc::make_mut(&mut self.branches);
         self.len += 1;
         let Some(branch) = branches.get_mut(place.branch) else {
-            let leaves = Arc::new(vec![Leaf {
-                keys: Arc::new(vec![key]),
-            }]);
-            branches.push(Branch { count: 1, leaves });
+            branches.push(Branch::new(vec![Leaf::new(vec![key])]));
             return;
         };
         branch.count += 1;
@@ -264,18 +303,19 @@ impl<K: Clone> OrderedSet<K> {
         }
         let at_end = at_end && place.index == keys.len();
         keys.insert(place.index, key);
+        if place.index == 0 {
+            leaf.first = copied(keys.first());
+            if place.leaf == 0 {
+                branch.first.clone_from(&leaf.first);
+            }
+        }
         if keys.len() < LEAF_KEYS {
             return;
         }
         // Keys that arrive in order leave full leaves; others leave half-full ones.
         let tail = keys.split_off(if at_end { LEAF_KEYS - 1 } else { LEAF_KEYS / 2 });
         keys.shrink_to_fit();
-        leaves.insert(
-            place.leaf + 1,
-            Leaf {
-                keys: Arc::new(tail),
-            },
-        );
+        leaves.insert(place.leaf + 1, Leaf::new(tail));
         if leaves.len() < BRANCH_LEAVES {
             return;
         }
@@ -284,15 +324,9 @@ impl<K: Clone> OrderedSet<K> {
         } else {
             BRANCH_LEAVES / 2
         });
-        let count: usize = tail.iter().map(|leaf| leaf.keys.len()).sum();
-        branch.count -= count;
-        branches.insert(
-            place.branch + 1,
-            Branch {
-                count,
-                leaves: Arc::new(tail),
-            },
-        );
+        let tail = Branch::new(tail);
+        branch.count -= tail.count;
+        branches.insert(place.branch + 1, tail);
     }
 
     /// Changes the first key that is not `before`, if it is `wanted`. Its order must stay as it is.
@@ -313,10 +347,15 @@ impl<K: Clone> OrderedSet<K> {
             return;
         };
         let leaves = Arc::make_mut(&mut branch.leaves);
-        let leaf = leaves.get_mut(place.leaf);
-        if let Some(key) = leaf.and_then(|leaf| Arc::make_mut(&mut leaf.keys).get_mut(place.index))
-        {
+        let Some(leaf) = leaves.get_mut(place.leaf) else {
+            return;
+        };
+        if let Some(key) = Arc::make_mut(&mut leaf.keys).get_mut(place.index) {
             change(key);
+        }
+        leaf.first = copied(leaf.keys.first());
+        if place.leaf == 0 {
+            branch.first.clone_from(&leaf.first);
         }
     }
 
@@ -333,19 +372,24 @@ impl<K: Clone> OrderedSet<K> {
         let branches = Arc::make_mut(&mut self.branches);
         let branch = branches.get_mut(place.branch)?;
         let leaves = Arc::make_mut(&mut branch.leaves);
-        let keys = Arc::make_mut(&mut leaves.get_mut(place.leaf)?.keys);
+        let leaf = leaves.get_mut(place.leaf)?;
+        let keys = Arc::make_mut(&mut leaf.keys);
         let key = keys.remove(place.index);
         if keys.capacity() > 2 * keys.len() + 8 {
             keys.shrink_to(keys.len() + keys.len() / GROWTH_DIVISOR);
         }
         let left = keys.len();
+        if place.index == 0 {
+            leaf.first = copied(keys.first());
+        }
         branch.count -= 1;
         self.len -= 1;
         if left < LEAF_KEYS / 4 {
             merge(leaves, place.leaf);
         }
-        if leaves.is_empty() {
-            branches.remove(place.branch);
+        match leaves.first() {
+            Some(leaf) => branch.first.clone_from(&leaf.first),
+            None => drop(branches.remove(place.branch)),
         }
         Some(key)
     }
@@ -426,6 +470,38 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
+    /// The first keys beside references are those of the leaves, and absent where keys own memory.
+    fn assert_firsts<K: Clone + PartialEq + std::fmt::Debug>(set: &OrderedSet<K>) {
+        for branch in set.branches.iter() {
+            assert!(!branch.leaves.is_empty());
+            assert_eq!(branch.first, copied(branch.leaves[0].keys.first()));
+            for leaf in branch.leaves.iter() {
+                assert!(!leaf.keys.is_empty());
+                assert_eq!(leaf.first, copied(leaf.keys.first()));
+            }
+        }
+    }
+
+    /// A shared key would be copied with each change of what it owns.
+    #[test]
+    fn keys_that_own_memory_have_one_owner() {
+        let mut set = OrderedSet::default();
+        for number in 0..2_000_u32 {
+            set.insert(Arc::new(number));
+        }
+        set.remove(&Arc::new(0));
+        assert_firsts(&set);
+        let mut is_only = false;
+        let before = |key: &Arc<u32>| **key < 1;
+        set.update_at(
+            before,
+            |_| true,
+            |key| is_only = Arc::get_mut(key).is_some(),
+        );
+        assert!(is_only);
+        assert!(set.iter().map(|key| *key).eq(1..2_000));
+    }
+
     proptest! {
         /// The set behaves like the standard ordered set, and later steps do not change a clone.
         #[test]
@@ -447,6 +523,7 @@ mod tests {
                 }
             }
             for (set, model) in kept.into_iter().chain([(set, model)]) {
+                assert_firsts(&set);
                 prop_assert_eq!(set.len(), model.len());
                 prop_assert!(set.iter().eq(model.iter().copied()));
                 for probe in [0, 1, 700, 2_999, 3_000] {
@@ -486,6 +563,7 @@ mod tests {
                 prop_assert_eq!(bulk.rank(|other| *other < key), single.rank(|other| *other < key));
             }
             prop_assert!(bulk.iter().eq(single.iter()));
+            assert_firsts(&bulk);
         }
     }
 
@@ -525,6 +603,7 @@ mod tests {
             .map(|key| key[0])
             .collect();
         assert_eq!(changed, [0, 511, 512, 2_999]);
+        assert_firsts(&set);
         assert_eq!(set.len(), 3_000);
     }
 

@@ -4,6 +4,7 @@
 //! Readers use a snapshot of memory and never wait for writers. Many changes may be in flight, so
 //! one sync of the journal commits them all.
 
+mod apply;
 mod follow;
 mod leases;
 mod publication;
@@ -12,7 +13,7 @@ mod statistics;
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -20,13 +21,13 @@ use chappe_identity::Principal;
 
 use crate::entity::Entity;
 use crate::error::Error;
-use crate::feed::{Entry, Feed, Side, Subscription};
+use crate::feed::{Entry, FEED_CAPACITY, Feed, Subscription};
 use crate::journal::{Journal, JournalError, Tail};
 use crate::lease_clock::LeaseClock;
 use crate::limits::Room;
 use crate::pending::Pending;
 use crate::record::{Record, Step};
-use crate::rights::{OwnedRule, Right};
+use crate::rights::Right;
 use crate::state::State;
 pub use leases::Expiry;
 use leases::{LeaseChanges, note_leases};
@@ -67,6 +68,8 @@ struct Inner {
     journal: Box<dyn Journal>,
     state: RwLock<Arc<State>>,
     writer: Mutex<Writer>,
+    /// The last position that memory contains, at least.
+    visible: AtomicU64,
     feed: Feed,
     /// Held by the snapshot that is being written.
     compacting: Mutex<()>,
@@ -112,6 +115,8 @@ struct Writer {
     stopped: Option<String>,
     /// Memory is read from the journal for the first time.
     is_opening: bool,
+    /// The changes up to this position are known only as state: the feed has no room for them.
+    forgotten: u64,
     leases: LeaseClock,
 }
 
@@ -133,6 +138,7 @@ impl Registry {
     pub fn open(journal: impl Journal) -> Result<Self, Error> {
         let start = journal.snapshot();
         let feed = Feed::default();
+        let forgotten = journal.last().saturating_sub(FEED_CAPACITY as u64);
         let inner = Inner {
             journal: Box::new(journal),
             state: RwLock::new(Arc::new(State::loading())),
@@ -147,8 +153,10 @@ impl Registry {
                 conflicts: 0,
                 stopped: None,
                 is_opening: true,
+                forgotten,
                 leases: LeaseClock::default(),
             }),
+            visible: AtomicU64::new(0),
             feed: feed.clone(),
             compacting: Mutex::default(),
             in_flight: Mutex::default(),
@@ -265,6 +273,7 @@ impl Registry {
         mut plan: impl FnMut(&State) -> Result<(Vec<Step>, T), E>,
     ) -> Result<(Option<Publication>, T), E> {
         let mut writer = self.inner.writer();
+        self.inner.apply_pending(&mut writer, 0);
         for _ in 0..MAX_ATTEMPTS {
             self.inner.check_room(&writer)?;
             if self.inner.journal.last() > writer.assigned {
@@ -508,6 +517,8 @@ impl Inner {
     /// Makes a change visible, or takes it back.
     fn resolve(&self, position: u64, outcome: Result<(), JournalError>) -> Result<u64, Error> {
         match outcome {
+            // Whoever took the lock meanwhile has applied it with the others of its sync.
+            Ok(()) if self.visible.load(Ordering::Acquire) >= position => Ok(position),
             Ok(()) => match self.apply_through(position) {
                 // It is stored, and visible here once the store can be read again.
                 Err(Error::Journal(JournalError::Away(_))) => Ok(position),
@@ -554,7 +565,7 @@ impl Inner {
                 writer.bytes_since_snapshot += length;
                 if let Some(ahead) = &mut writer.ahead {
                     let position = writer.assigned;
-                    record.clone().apply_to(Arc::make_mut(ahead), position);
+                    record.apply_to(Arc::make_mut(ahead), position, None);
                 }
                 writer.pending.push(writer.assigned, record);
                 let in_flight = InFlight {
@@ -587,7 +598,7 @@ impl Inner {
         if writer.ahead.is_none() {
             let mut state = State::clone(&self.snapshot_of_memory());
             for (position, record) in writer.pending.records() {
-                record.clone().apply_to(&mut state, position);
+                record.apply_to(&mut state, position, None);
             }
             writer.ahead = Some(Arc::new(state));
         }
@@ -604,42 +615,57 @@ impl Inner {
             .map(|(rule, _)| rule.owner)
     }
 
-    fn apply(&self, writer: &mut Writer, position: u64, record: Record) {
+    fn apply(&self, writer: &mut Writer, position: u64, record: &Record) {
         if writer.is_opening && matches!(record, Record::Keep(_)) {
             // A change beside the snapshot may concern an entity that is not in memory yet.
             self.feed.forget_through(position);
         }
-        let entries = if matches!(&record, Record::Batch(steps) if steps.is_empty()) {
-            Vec::new()
-        } else {
+        let mut entries = Vec::new();
+        let is_remembered = position > writer.forgotten;
+        if !matches!(record, Record::Batch(steps) if steps.is_empty()) {
             let mut guard = self.state.write().unwrap_or_else(PoisonError::into_inner);
-            let changes = LeaseChanges::of(&record, &guard);
-            let entries = record.apply_to(Arc::make_mut(&mut guard), position);
+            let changes = LeaseChanges::of(record, &guard);
+            let remembered = is_remembered.then_some(&mut entries);
+            record.apply_to(Arc::make_mut(&mut guard), position, remembered);
             note_leases(&mut writer.leases, &guard, changes, position);
-            entries
-        };
-        self.feed.push(position, entries);
+        }
+        match is_remembered {
+            true => self.feed.push(position, entries),
+            false => self.feed.forget_through(position),
+        }
         writer.applied = position;
         writer.since_snapshot += 1;
+        self.visible.store(position, Ordering::Release);
     }
 
-    /// Applies the changes up to `position`, which the journal has acknowledged.
+    /// Applies the changes up to `position`, which the journal has acknowledged, and those that it has acknowledged
+    /// with them.
     fn apply_through(&self, position: u64) -> Result<(), Error> {
         let mut writer = self.writer();
-        while writer.applied < position {
-            let next = writer.applied + 1;
-            let Some(record) = writer.pending.take(next) else {
-                break;
-            };
-            self.apply(&mut writer, next, record);
-        }
-        if writer.pending.is_empty() {
-            writer.ahead = None;
-        }
+        self.apply_pending(&mut writer, position);
         if writer.applied < position {
             self.catch_up(&mut writer)?;
         }
         Ok(())
+    }
+
+    /// Applies the changes in flight up to `position` or further, as far as the journal is known to have acknowledged
+    /// them.
+    fn apply_pending(&self, writer: &mut Writer, position: u64) {
+        let last = match self.journal.has_one_writer() {
+            true => position.max(self.journal.last()),
+            false => position,
+        };
+        while writer.applied < last {
+            let next = writer.applied + 1;
+            let Some(record) = writer.pending.take(next) else {
+                break;
+            };
+            self.apply(writer, next, &record);
+        }
+        if writer.pending.is_empty() {
+            writer.ahead = None;
+        }
     }
 
     /// Handles the failure of the append at `position`.
@@ -750,87 +776,4 @@ impl Inner {
         let last = self.journal.last();
         Err(JournalError::Moved { last }.into())
     }
-}
-
-impl Record {
-    /// Changes the state; returns the entries of the change feed.
-    fn apply_to(self, state: &mut State, position: u64) -> Vec<Entry> {
-        match self {
-            Self::Publish(entity) => vec![publish_in(state, entity, position)],
-            Self::Keep(entity) => {
-                let granted = state.granted_at(&entity.key);
-                state.insert(&entity);
-                state.grant(&entity.key, granted.unwrap_or(position));
-                Vec::new()
-            }
-            Self::Renew(keys) => {
-                for key in keys {
-                    state.grant(&key, position);
-                }
-                Vec::new()
-            }
-            Self::Leased { key, granted, .. } => {
-                state.grant(&key, granted);
-                Vec::new()
-            }
-            Self::Expire { key, granted } => match state.granted_at(&key) == Some(granted) {
-                true => remove_in(state, key).into_iter().collect(),
-                false => Vec::new(),
-            },
-            Self::Tick { .. } => Vec::new(),
-            Self::Remove(key) => remove_in(state, key).into_iter().collect(),
-            Self::Batch(steps) => {
-                let entries = steps.into_iter().filter_map(|step| match step {
-                    Step::Publish(entity) => Some(publish_in(state, entity, position)),
-                    Step::Remove(key) => remove_in(state, key),
-                });
-                entries.collect()
-            }
-        }
-    }
-}
-
-fn publish_in(state: &mut State, entity: Entity, position: u64) -> Entry {
-    let before = state.side_of(&entity.key);
-    let mut predicates = state.predicates_of(&entity.key);
-    let rule = OwnedRule::of(&entity);
-    let is_of_rights = before.as_ref().is_some_and(|before| before.rule != rule)
-        && state.get(&entity.key).is_some_and(|known| {
-            let (access, rights) = (entity.access.clone(), entity.rights.clone());
-            let changed = Entity {
-                access,
-                rights,
-                ..known
-            };
-            changed == entity
-        });
-    state.insert(&entity);
-    state.grant(&entity.key, position);
-    predicates.add(state.predicates_of(&entity.key));
-    Entry {
-        key: entity.key,
-        kind: entity.kind,
-        before,
-        after: Some(Side {
-            name: entity.name,
-            rule,
-        }),
-        predicates,
-        is_of_rights,
-    }
-}
-
-fn remove_in(state: &mut State, key: String) -> Option<Entry> {
-    let (_, kind) = state.rule_of(&key)?;
-    let before = state.side_of(&key);
-    let predicates = state.predicates_of(&key);
-    state.remove(&key);
-    Some(Entry {
-        key,
-        kind,
-        before,
-        after: None,
-        predicates,
-        is_of_rights: false,
-    })
 }

@@ -1,5 +1,7 @@
 //! Everything the registry holds in memory. Clones are snapshots.
 
+mod loading;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -85,26 +87,6 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// An empty state for the records of a journal. Its entities are found after [`State::finish_loading`].
-    pub(crate) fn loading() -> Self {
-        Self {
-            is_loading: true,
-            ..Self::default()
-        }
-    }
-
-    /// Indexes all entities at once, which takes a fraction of the time of one by one.
-    pub(crate) fn finish_loading(&mut self) {
-        if !std::mem::take(&mut self.is_loading) {
-            return;
-        }
-        let indexed = Indexed::of(&self.dictionary);
-        for Slot(_, stored) in self.entities.iter() {
-            self.index(&stored, &indexed, Put::Load);
-        }
-        self.groups.order();
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.entities.len()
     }
@@ -321,7 +303,11 @@ impl State {
 
     /// Changes the entity in all indexes of its rule.
     fn index(&mut self, stored: &StoredEntity, indexed: &Indexed, put: Put) {
-        let keys = self.keys(stored, indexed);
+        let keys = keys_of(&self.dictionary, stored, indexed);
+        self.put_keys(stored, &keys, put);
+    }
+
+    fn put_keys(&mut self, stored: &StoredEntity, keys: &EntityKeys, put: Put) {
         let apply = |partition: &mut Partition| keys.apply(partition, put);
         let owner = self.dictionary.value(stored.owner());
         let (group, rights) = (stored.group, stored.rights());
@@ -333,52 +319,6 @@ impl State {
                 }
             };
             self.groups.change(group, owner, Part::Rights, apply);
-        }
-    }
-
-    fn keys(&self, stored: &StoredEntity, indexed: &Indexed) -> EntityKeys {
-        let entity = stored.entity;
-        let scopes = stored.scopes();
-        let scopes = scopes.filter_map(|scope| scope::normalize(self.dictionary.value(scope)));
-        let mut observed = BTreeSet::new();
-        let mut about = BTreeSet::new();
-        for [subject, predicate, object] in stored.own_triples() {
-            if indexed.observing.contains(&Some(*predicate)) {
-                observed.insert(*object);
-            }
-            if *subject != entity && self.dictionary.blank_scope(*subject).is_none() {
-                about.insert(*subject);
-            }
-        }
-        let uddi = class_of(&self.dictionary, stored.types()).map(|class| {
-            let (dictionary, triples) = (&self.dictionary, stored.own_triples());
-            UddiKeys::of(dictionary, &indexed.uddi, class, entity, triples)
-        });
-        let pieces = match stored.kind {
-            EntityKind::Metadata => piece_keys::of(
-                &self.dictionary,
-                entity,
-                stored.owner(),
-                stored.own_triples(),
-            ),
-            _ => None,
-        };
-        about.extend(pieces.as_ref().map(|(subject, _)| *subject));
-        let mut triples = stored.without_rights().to_vec();
-        triples.sort_unstable();
-        triples.dedup();
-        EntityKeys {
-            entity,
-            triples,
-            pieces: pieces.map(|(_, keys)| keys).unwrap_or_default(),
-            name: fold(self.dictionary.value(stored.name())).into(),
-            scopes: scopes.map(Arc::from).collect(),
-            types: stored.types().collect(),
-            kind: stored.kind as Id,
-            observed,
-            about,
-            owner: stored.owner(),
-            uddi,
         }
     }
 
@@ -511,6 +451,55 @@ impl State {
             lease_s: Some(stored.lease_s).filter(|lease_s| *lease_s > 0),
             triples: own.collect::<Option<_>>()?,
         })
+    }
+}
+
+/// What the entity adds to each set of indexes that holds it.
+fn keys_of(dictionary: &Dictionary, stored: &StoredEntity, indexed: &Indexed) -> EntityKeys {
+    let entity = stored.entity;
+    let scopes = stored.scopes();
+    let scopes = scopes.filter_map(|scope| scope::normalize(dictionary.value(scope)));
+    let mut observed = BTreeSet::new();
+    let mut about = BTreeSet::new();
+    for [subject, predicate, object] in stored.own_triples() {
+        if indexed.observing.contains(&Some(*predicate)) {
+            observed.insert(*object);
+        }
+        if *subject != entity && dictionary.blank_scope(*subject).is_none() {
+            about.insert(*subject);
+        }
+    }
+    let uddi = class_of(dictionary, stored.types()).map(|class| {
+        UddiKeys::of(
+            dictionary,
+            &indexed.uddi,
+            class,
+            entity,
+            stored.own_triples(),
+        )
+    });
+    let pieces = match stored.kind {
+        EntityKind::Metadata => {
+            piece_keys::of(dictionary, entity, stored.owner(), stored.own_triples())
+        }
+        _ => None,
+    };
+    about.extend(pieces.as_ref().map(|(subject, _)| *subject));
+    let mut triples = stored.without_rights().to_vec();
+    triples.sort_unstable();
+    triples.dedup();
+    EntityKeys {
+        entity,
+        triples,
+        pieces: pieces.map(|(_, keys)| keys).unwrap_or_default(),
+        name: fold(dictionary.value(stored.name())).into(),
+        scopes: scopes.map(Arc::from).collect(),
+        types: stored.types().collect(),
+        kind: stored.kind as Id,
+        observed,
+        about,
+        owner: stored.owner(),
+        uddi,
     }
 }
 

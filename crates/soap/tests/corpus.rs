@@ -33,5 +33,5 @@ fn security_corpus_passes() {
 
 #[test]
 fn message_corpus_passes() {
-    corpus::replay("message", 5, message::check);
+    corpus::replay("message", 7, message::check);
 }

@@ -202,13 +202,67 @@ pub fn folder(path: &Path) -> Outcome {
     })
 }
 
-/// Writes a result to a file.
+/// Writes a result to a file, which has either its former content or all of this one at any time. A device or a pipe is
+/// written to as it is.
 pub fn file(path: &Path, text: &str) -> Outcome {
-    let written = std::fs::write(path, text);
-    written.map_err(|error| {
-        let message = format!("cannot write {}: {error}", path.display());
-        Failure::new(message).coded("file_unwritable")
+    let former = match std::fs::metadata(path) {
+        Ok(former) if !former.is_file() => {
+            return std::fs::write(path, text).map_err(|error| unwritable(path, &error));
+        }
+        former => former.ok(),
+    };
+    // The file that a link names is replaced, not the link.
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let replaced = complete(&target, text, |whole| {
+        if let Some(former) = &former {
+            std::fs::set_permissions(whole, former.permissions())?;
+        }
+        std::fs::rename(whole, &target)
+    });
+    replaced.map_err(|error| unwritable(path, &error))
+}
+
+/// Writes a file that does not exist yet; an existing one stays as it is.
+///
+/// # Errors
+/// It exists (`file_exists`), or cannot be written.
+pub fn new_file(path: &Path, text: &str) -> Outcome {
+    let made = complete(path, text, |whole| std::fs::hard_link(whole, path));
+    made.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            Failure::new(format!("{} exists", path.display())).coded("file_exists")
+        }
+        _ => unwritable(path, &error),
     })
+}
+
+/// Writes all of a text to a temporary file beside `path`, which `place` then puts there.
+fn complete(
+    path: &Path,
+    text: &str,
+    place: impl FnOnce(&Path) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut whole = path.as_os_str().to_owned();
+    whole.push(format!(".{}.new", std::process::id()));
+    let whole = Path::new(&whole);
+    let written = std::fs::File::create(whole)
+        .and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        })
+        .and_then(|()| place(whole));
+    // It is gone already where it was renamed.
+    let _ = std::fs::remove_file(whole);
+    written
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    let code = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "disk_full",
+        io::ErrorKind::ReadOnlyFilesystem => "read_only",
+        _ => "file_unwritable",
+    };
+    Failure::new(format!("cannot write {}: {error}", path.display())).coded(code)
 }
 
 /// Whether standard output may be coloured.
@@ -362,6 +416,28 @@ mod tests {
         assert_eq!(printed, r#""a\u009b31m\u007f\u202e\u001bé\n""#);
         assert_eq!(serde_json::from_str::<String>(&printed).unwrap(), text);
         assert!(matches!(escaped("{\"a\":1}"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_or_not_at_all() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("a"), folder.path().join("link"));
+        new_file(&path, "one").unwrap();
+        let refused = new_file(&path, "two").unwrap_err();
+        assert_eq!(refused.error_code, "file_exists");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        symlink("a", &link).unwrap();
+        file(&link, "three").unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "three");
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        file(Path::new("/dev/null"), "four").unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+        let gone = file(&folder.path().join("none/b"), "").unwrap_err();
+        assert_eq!(gone.error_code, "file_unwritable");
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(crate) enum Account {
     Show(AccountShow),
     /// Set an account's shares of the node, so that it cannot crowd out the others.
     #[command(
-        after_help = "Examples:\n  chappe account share logger bytes=40\n  chappe account share logger bytes=40,streams=10,requests=20\n  chappe account share logger default\n\nShares are percentages: of log.max_bytes, which the account's streams keep while others need the room, and\nof registry.max_bytes; of log.max_streams, and of the room for their definitions; and of the concurrent requests of each kind (queries, live data, links, writes).\nA share that is not named follows [accounts] in the node's configuration. Administrators have none."
+        after_help = "Examples:\n  chappe account share logger bytes=40\n  chappe account share logger bytes=40,streams=10,requests=20\n  chappe account share logger default\n\nShares are percentages: of log.max_bytes, which the account's streams keep while others need the room, and\nof registry.max_bytes; of log.max_streams, and of the room for their definitions; and of the concurrent\nrequests of each kind (queries, live data, links, writes).\nA share that is not named follows [accounts] in the node's configuration. Administrators have none."
     )]
     Share(AccountShare),
     /// Set the groups that an account is in; rights to entities may name a group.
@@ -33,14 +33,14 @@ pub(crate) enum Account {
         after_help = "Examples:\n  chappe account groups ada ward-3,lab\n  chappe account groups ada none\n\nRights to entities of the registry name groups as group:ward-3. The open connections of the account end."
     )]
     Groups(AccountGroups),
-    /// Give an account a new token, and print it; the old one is not valid any more.
+    /// Give an account a new token, and print it; the old one is no longer valid.
     #[command(
         after_help = "Examples:\n  chappe account renew ada\n  chappe account renew logger --token-file logger.token"
     )]
     Renew(AccountRenew),
-    /// Revoke an account: its credentials are not valid any more.
+    /// Revoke an account: its credentials are no longer valid.
     #[command(
-        after_help = "Examples:\n  chappe account revoke ada\n  chappe account revoke ada --forget\n\nIts open connections end. A revoked account stays listed, so that its name, which owns entities and\nstands in the audit stream, is not given to another by accident."
+        after_help = "Examples:\n  chappe account revoke ada\n  chappe account revoke ada --forget\n\nIts open connections end. A revoked account stays listed, so that its name, which owns entities and\nappears in the audit stream, is not reused by accident."
     )]
     Revoke(AccountRevoke),
 }
@@ -68,10 +68,10 @@ pub(crate) struct AccountAdd {
     /// token.
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     pub key: Option<String>,
-    /// Also make a token, with --certificate or --key.
+    /// Also create a token, with --certificate or --key.
     #[arg(long, hide_short_help = true)]
     pub with_token: bool,
-    /// Its credentials are not accepted from this time on (RFC 3339).
+    /// The time from which its credentials are no longer accepted (RFC 3339).
     #[arg(long, value_name = "TIME")]
     pub expires: Option<String>,
     /// Its shares of the node in percent, where they differ from the configured ones; see `account share`.

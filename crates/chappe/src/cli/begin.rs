@@ -63,6 +63,9 @@ pub(crate) struct ServiceInstall {
     /// Print the unit, and change nothing.
     #[arg(long)]
     pub print: bool,
+    /// Replace the service of another configuration.
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// Verbs of `new`.
@@ -70,7 +73,7 @@ pub(crate) struct ServiceInstall {
 pub(crate) enum New {
     /// Write the descriptor of a virtual sensor over a stream.
     #[command(
-        after_help = "Examples:\n  chappe new sensor warm-room --from lab.room\n  chappe new sensor warm-room --from lab.room --fields temperature:double:Cel\n\nThe fields come from the node; without one, from --fields. The file computes means of the numbers\nover one minute: change its window, its statement and its fields, and look with `chappe try`."
+        after_help = "Examples:\n  chappe new sensor warm-room --from lab.room\n  chappe new sensor warm-room --from lab.room --fields temperature:double:Cel\n\nThe fields come from the node; without one, from --fields. The file computes means of the numbers\nover one minute: change its window, statement and fields, and check the result with `chappe try`."
     )]
     Sensor(NewSensor),
 }
@@ -112,13 +115,14 @@ pub(crate) struct Try {
     /// A source that names its stream needs none.
     #[arg(long, value_name = "[ALIAS=]STREAM")]
     pub on: Vec<String>,
-    /// The elements of this time before the newest one of the streams.
+    /// How far to go back from the newest element of the streams.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     pub last: Duration,
     /// Read the elements from this CSV file, not from a node; with several sources ALIAS=FILE for each.
     ///
-    /// The header names the fields. The columns source_time, receive_time, key and quality are optional; rows without a
-    /// time are one second apart. A file of `chappe export` fits.
+    /// The header names the fields. The columns source_time, receive_time, key and quality are
+    /// optional; rows without a time are one second apart. Files written by `chappe export` can be
+    /// used.
     #[arg(long, value_name = "[ALIAS=]FILE.CSV", conflicts_with_all = ["on", "data"])]
     pub input: Vec<String>,
     /// A field of the CSV files, where its type or unit cannot be seen; may be repeated.
@@ -129,7 +133,7 @@ pub(crate) struct Try {
         requires = "input"
     )]
     pub fields: Vec<String>,
-    /// Read the elements from this data directory of a node, without a change to it.
+    /// Read the elements from this data directory of a node, without changing it.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Print at most this many of the newest rows; 0 prints all.

@@ -23,9 +23,9 @@ pub(crate) struct Dds {
 /// Verbs of `dds`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DdsVerb {
-    /// Make the files of DDS Security for a participant, for tests and small sites.
+    /// Create the files of DDS Security for a participant, for tests and small sites.
     #[command(
-        after_help = "Examples:\n  chappe dds keys /etc/chappe/dds ward-1\n  chappe dds keys /etc/chappe/dds monitor --topic 'ward/*' --days 90\n\nThe first participant of a directory makes its authority (ca.pem, ca_key.pem) and the domain's\nrules (governance.p7s). Further ones are signed by it. It prints the section [dds.security] of the\nparticipant's node. Keep ca_key.pem away from nodes: it admits participants."
+        after_help = "Examples:\n  chappe dds keys /etc/chappe/dds ward-1\n  chappe dds keys /etc/chappe/dds monitor --topic 'ward/*' --days 90\n\nThe first participant of a directory creates its authority (ca.pem, ca_key.pem) and the domain's\nrules (governance.p7s). Further ones are signed by it. It prints the section [dds.security] of the\nparticipant's node. Keep ca_key.pem away from nodes: anyone who has it can admit participants."
     )]
     Keys(DdsKeys),
     /// List the topics of a domain, with their types and quality of service.

@@ -21,14 +21,15 @@ pub(crate) enum Device {
         after_help = "Examples:\n  chappe device run thermometer.toml --address 127.0.1.1\n  chappe device run monitor/ --dialect 2005          recorded by `chappe device record`\n  chappe device run thermometer.toml --entrance 192.0.2.7:8473"
     )]
     Run(DeviceRun),
-    /// Record a device: its metadata, WSDL, answers to operations that read, and events, as files.
+    /// Record a device to files: its metadata, WSDL, responses of read operations, and events.
     ///
     /// `chappe device run DIR` replays it.
     #[command(
         after_help = "Examples:\n  chappe device record 'Body temperature' thermometer/\n  chappe device record http://192.0.2.7:5357/device monitor/ --events 5m --call Status"
     )]
     Record(DeviceRecord),
-    /// Check whether a device keeps the clauses of DPWS, WS-Discovery, WS-Addressing, WS-Eventing and SOAP.
+    /// Check whether a device complies with DPWS, WS-Discovery, WS-Addressing, WS-Eventing and
+    /// SOAP.
     ///
     /// It provokes faults on purpose, and calls no operation of the device's own services. Exit code 1 when a
     /// "must" is violated, 2 when the device is not reachable.
@@ -36,7 +37,7 @@ pub(crate) enum Device {
         after_help = "Examples:\n  chappe device check http://192.0.2.7:5357/device\n  chappe device check 'Body temperature' --json\n  chappe device check --list"
     )]
     Check(DeviceCheck),
-    /// List the devices that a node knows: found ones, and those that the peers of wrappers announce.
+    /// List the devices of a node: discovered ones, and those that peers of wrappers announce.
     #[command(after_help = "Examples:\n  chappe device list\n  chappe device list --json")]
     List {
         /// The node.
@@ -50,27 +51,27 @@ pub(crate) enum Device {
     Call(DeviceCall),
     /// Let a device continue the streams of a device that it replaces.
     #[command(
-        after_help = "Examples:\n  chappe device replace urn:uuid:3e1f… urn:uuid:77a0…\n  chappe device replace urn:uuid:3e1f… urn:uuid:77a0… --place ward-3.pump-1\n\nThe former device must be gone or left out. `chappe device places` lists the replacements."
+        after_help = "Examples:\n  chappe device replace urn:uuid:3e1f… urn:uuid:77a0…\n  chappe device replace urn:uuid:3e1f… urn:uuid:77a0… --place ward-3.pump-1\n\nThe former device must be gone or excluded. `chappe device places` lists the replacements."
     )]
     Replace(DeviceReplace),
     /// List the places that were assigned to devices, with their former devices, and the claims of newcomers.
     #[command(
-        after_help = "Examples:\n  chappe device places\n  chappe device places --json\n\nWith devices.replace_after_s a newcomer takes the place of a device that is gone. Where that is\ndoubtful, as with two newcomers, `chappe device replace` decides."
+        after_help = "Examples:\n  chappe device places\n  chappe device places --json\n\nWith devices.replace_after_s a newcomer takes the place of a device that is gone. If this is ambiguous,\nas with two newcomers, use `chappe device replace`."
     )]
     Places {
         /// The node.
         #[command(flatten)]
         node: NodeAddress,
     },
-    /// Leave devices out of a node: it neither subscribes to them nor registers them.
+    /// Exclude devices from a node: it neither subscribes to them nor registers them.
     #[command(
-        after_help = "Examples:\n  chappe device exclude --name 'Lab printer'\n  chappe device exclude --type Printer --scope http://plant.example/hall-1\n  chappe device exclude --endpoint 'urn:uuid:3e1f*'\n\nAll given parts must match. Streams keep their elements. `chappe device excluded` lists the\nexclusions, `chappe device include NUMBER` takes the devices of one back."
+        after_help = "Examples:\n  chappe device exclude --name 'Lab printer'\n  chappe device exclude --type Printer --scope http://plant.example/hall-1\n  chappe device exclude --endpoint 'urn:uuid:3e1f*'\n\nAll given parts must match. Streams keep their elements. `chappe device excluded` lists the\nexclusions, `chappe device include NUMBER` removes one of them."
     )]
     Exclude(DeviceExclude),
-    /// Take back devices that were left out.
+    /// Include excluded devices again.
     #[command(after_help = "Example:\n  chappe device include 3")]
     Include(DeviceInclude),
-    /// List the rules by which devices are left out.
+    /// List the exclusions of devices.
     #[command(after_help = "Example:\n  chappe device excluded --json")]
     Excluded {
         /// The node.
@@ -84,13 +85,14 @@ pub(crate) enum Device {
 pub(crate) struct DeviceRecord {
     /// Endpoint address, transport address or name of the device.
     pub device: String,
-    /// The folder of the recording, which is made.
+    /// The directory of the recording, which is created.
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
     /// Time to record events.
     #[arg(long, default_value = "10s", value_parser = duration, value_name = "DURATION")]
     pub events: Duration,
-    /// Also call this operation, without arguments; may be repeated. Default: those whose name begins with Get.
+    /// Also call this operation, without arguments; may be repeated. Default: those whose names
+    /// start with Get.
     #[arg(long = "call", value_name = "OPERATION")]
     pub calls: Vec<String>,
     /// Replay the events once.
@@ -194,13 +196,13 @@ pub(crate) struct DeviceInclude {
 /// Flags of `device run`.
 #[derive(Debug, Args)]
 pub(crate) struct DeviceRun {
-    /// The description of the device, or the folder of a recording.
+    /// The description of the device, or the directory of a recording.
     #[arg(value_name = "DEVICE.TOML|DIR")]
     pub file: PathBuf,
     /// The address of the device; on loopback, one for each device, such as 127.0.1.7.
     #[arg(long, value_name = "ADDRESS")]
     pub address: Option<IpAddr>,
-    /// The port of its services; 0 takes a free one.
+    /// The port of its services; 0 picks a free port.
     #[arg(long, default_value_t = 0)]
     pub port: u16,
     /// Longest random delay before Hello and before answers to multicast.
@@ -210,7 +212,7 @@ pub(crate) struct DeviceRun {
     pub announce_within: Duration,
     /// Announce it in this dialect, 2009 or 2005; may be repeated. Default: 2009.
     ///
-    /// SDC uses that of 2009, Windows that of 2005.
+    /// SDC uses 2009, Windows uses 2005.
     #[arg(long = "dialect", value_parser = dialect, value_name = "YEAR")]
     pub dialects: Vec<Dialect>,
     /// Register it at this discovery proxy as well; may be repeated.

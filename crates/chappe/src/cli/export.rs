@@ -18,14 +18,14 @@ pub(crate) struct Export {
     /// Only elements with a source time before this (RFC 3339).
     #[arg(long, value_name = "TIME")]
     pub to: Option<String>,
-    /// The form of the files.
+    /// The format of the files.
     ///
-    /// Default: by the ending of FILE.
+    /// Default: from the extension of FILE.
     #[arg(long, value_enum)]
     pub format: Option<ExportFormat>,
     /// The file, with `{stream}` in its name for several streams.
     ///
-    /// It appears once it is complete, and replaces a file of its name.
+    /// It appears once it is complete, and replaces an existing file.
     #[arg(long, short, value_name = "FILE")]
     pub out: PathBuf,
     /// The node.

@@ -26,17 +26,17 @@ pub(crate) enum RegistryVerb {
         after_help = "Examples:\n  chappe registry rights http://example.com/pump-7\n  chappe registry rights http://example.com/pump-7 --grant write=group:ward-3 --revoke read=everybody\n  chappe registry rights urn:chappe:stream:heart-rate --revoke read=everybody --grant read=account:ada\n\nA right is read, annotate, write or administer, and includes those before it. It is given to everybody,\naccounts, account:NAME, group:NAME or role:ROLE. Changes need the role write, and the right administer."
     )]
     Rights(RegistryRights),
-    /// Show the changes of an entity that the registry knows, the newest first.
+    /// Show the recorded changes of an entity, newest first.
     #[command(
-        after_help = "Examples:\n  chappe registry history http://example.com/pump-7\n  chappe registry history urn:chappe:stream:heart-rate --limit 5 --json\n\nChanges are shown as you could see them when they were made. The last line says where the history begins."
+        after_help = "Examples:\n  chappe registry history http://example.com/pump-7\n  chappe registry history urn:chappe:stream:heart-rate --limit 5 --json\n\nChanges are shown as you could see them when they were made. The last line shows where the history\nbegins."
     )]
     History(RegistryHistory),
     /// Publish an entity, or replace one of your own.
     #[command(
-        after_help = "Examples:\n  chappe registry publish http://example.com/pump-7 'Pump 7' --kind device --scope http://example.com/ward/3\n  chappe registry publish http://example.com/pump-7 'Pump 7' --turtle pump.ttl --lease 10m\n  chappe registry publish urn:x:rooms Rooms --turtle - < rooms.ttl\n\nRelative IRIs of the Turtle document are resolved against the key, so <> is the entity. Needs the role write."
+        after_help = "Examples:\n  chappe registry publish http://example.com/pump-7 'Pump 7' --kind device --scope http://example.com/ward/3\n  chappe registry publish http://example.com/pump-7 'Pump 7' --turtle pump.ttl --lease 10m\n  chappe registry publish urn:x:rooms Rooms --turtle - < rooms.ttl\n\nRelative IRIs of the Turtle document are resolved against the key, so <> is the entity. Needs the role\nwrite."
     )]
     Publish(RegistryPublish),
-    /// Renew the leases of entities or pieces of metadata: each starts again, with its length.
+    /// Renew the leases of entities or pieces of metadata: each starts again with its full length.
     #[command(after_help = "Example:\n  chappe registry renew http://example.com/pump-7")]
     Renew(RegistryRenew),
     /// Remove an entity that you published.
@@ -44,10 +44,10 @@ pub(crate) enum RegistryVerb {
     Remove(RegistryRemove),
     /// Query the registry in SPARQL, as `chappe query --sparql`.
     #[command(
-        after_help = "Examples:\n  chappe registry query 'SELECT ?s ?name WHERE { ?s <http://www.w3.org/2000/01/rdf-schema#label> ?name } LIMIT 10'\n  chappe registry query - --format csv < question.rq\n\nExit code 1 when ASK gives false."
+        after_help = "Examples:\n  chappe registry query 'SELECT ?s ?name WHERE { ?s <http://www.w3.org/2000/01/rdf-schema#label> ?name } LIMIT 10'\n  chappe registry query - --format csv < question.rq\n\nExit code 1 when an ASK query returns false."
     )]
     Query(RegistryQuery),
-    /// Follow changes of an entity, of a search, or of the answer of a SPARQL query.
+    /// Follow changes of an entity, of a search, or of the result of a SPARQL query.
     #[command(
         after_help = "Examples:\n  chappe registry subscribe                                     all changes\n  chappe registry subscribe --kind device --present             what is there, then what changes\n  chappe registry subscribe --key http://example.com/pump-7 --json\n  chappe registry subscribe --query 'SELECT ?s WHERE { ?s <http://example.com/flow> ?f }'\n  chappe registry subscribe --kind device --mail ops@example.org --lease 30d\n  chappe registry subscribe --kind device --eventing --json   the node posts its events here\n\nReconnects and misses nothing: after `resync` the whole state follows.\nWith --json a line has an id, unless it is part of the present state; --after resumes there.\nWith --mail changes are sent until the lease ends, and the command prints the id.\nWith --eventing they come by WS-Eventing to a port of this host, which the node has to reach."
     )]
@@ -55,9 +55,9 @@ pub(crate) enum RegistryVerb {
     /// End a subscription by e-mail.
     #[command(after_help = "Example:\n  chappe registry unsubscribe 6f1a1c1e3d674f3e")]
     Unsubscribe(RegistryUnsubscribe),
-    /// Attach a piece of metadata to an entity of anybody's, or update one of your own.
+    /// Attach a piece of metadata to any entity, or update one of your own.
     #[command(
-        after_help = "Examples:\n  chappe registry annotate http://example.com/pump-7 http://example.com/calibrated 2026-11-20\n  chappe registry annotate http://example.com/pump-7 http://example.com/manual --uri http://example.com/pump.pdf\n  chappe registry annotate http://example.com/pump-7 http://example.com/test --turtle test.ttl\n  chappe registry annotate http://example.com/pump-7 http://example.com/calibrated 2026-11-26 --piece urn:uuid:...\n\nA piece is yours: it names you as its author, and the entity stays as it is. Needs the role write."
+        after_help = "Examples:\n  chappe registry annotate http://example.com/pump-7 http://example.com/calibrated 2026-11-20\n  chappe registry annotate http://example.com/pump-7 http://example.com/manual --uri http://example.com/pump.pdf\n  chappe registry annotate http://example.com/pump-7 http://example.com/test --turtle test.ttl\n  chappe registry annotate http://example.com/pump-7 http://example.com/calibrated 2026-11-26 --piece urn:uuid:...\n\nThe piece belongs to you and names you as its author. The entity itself is not changed. Needs the role\nwrite."
     )]
     Annotate(RegistryAnnotate),
     /// List pieces of metadata with their authors.
@@ -77,7 +77,7 @@ pub(crate) enum RegistryVerb {
     Export(RegistryExport),
     /// Read a file of `chappe registry export`, or of another UDDI registry, into a node.
     #[command(
-        after_help = "Examples:\n  chappe registry import registry.nq\n  chappe registry import businesses.xml --format uddi\n\nThe whole file or nothing: an error names the line. Entities of nodes are left out, since nodes publish\nthem. Needs the role administer."
+        after_help = "Examples:\n  chappe registry import registry.nq\n  chappe registry import businesses.xml --format uddi\n\nImports the whole file or nothing: an error names the line. Entities of nodes are skipped, because nodes\npublish them. Needs the role administer."
     )]
     Import(RegistryImport),
 }
@@ -131,7 +131,7 @@ pub(crate) struct RegistryRights {
     /// Give a right, such as write=group:ward-3; may be repeated.
     #[arg(long = "grant", value_name = "RIGHT=WHO")]
     pub grants: Vec<String>,
-    /// Take a right, such as read=everybody; may be repeated.
+    /// Revoke a right, such as read=everybody; may be repeated.
     #[arg(long = "revoke", value_name = "RIGHT=WHO")]
     pub revocations: Vec<String>,
     /// Which node.
@@ -238,7 +238,7 @@ pub(crate) struct RegistrySubscribe {
     /// The entity of this key, which need not exist yet.
     #[arg(long, conflicts_with_all = ["name", "kind", "entity_type", "scope", "owner", "query"])]
     pub key: Option<String>,
-    /// Rows of this SELECT query that come and go, or the answer of this ASK query.
+    /// Changes of the rows of this SELECT query, or of the result of this ASK query.
     #[arg(long, value_name = "SPARQL", conflicts_with_all = ["name", "kind", "entity_type", "scope", "owner"])]
     pub query: Option<String>,
     /// Only this kind, such as device, service, stream or virtual-sensor.
@@ -256,7 +256,7 @@ pub(crate) struct RegistrySubscribe {
     /// Follow subclasses and subproperties of the ontologies of the node and of your account.
     #[arg(long, conflicts_with = "key")]
     pub inferred: bool,
-    /// Print the present state first.
+    /// Print the current state first.
     #[arg(long)]
     pub present: bool,
     /// Resume after the event with this id.
@@ -275,7 +275,8 @@ pub(crate) struct RegistrySubscribe {
     pub eventing: bool,
     /// The lease of --mail (a week) or --eventing (10m, renewed).
     ///
-    /// A subscription by e-mail ends with it. One by WS-Eventing renews it, and ends so long after the command was killed.
+    /// A subscription by e-mail ends with it. One by WS-Eventing renews it, and ends this long
+    /// after the command was killed.
     #[arg(long, value_parser = duration, value_name = "DURATION", requires = "pushed")]
     pub lease: Option<Duration>,
     /// Which node.
@@ -286,7 +287,7 @@ pub(crate) struct RegistrySubscribe {
 /// Flags of `registry annotate`.
 #[derive(Debug, Args)]
 pub(crate) struct RegistryAnnotate {
-    /// The key of the entity that it is about.
+    /// The key of the entity that it describes.
     pub subject: String,
     /// What it states, an IRI.
     #[arg(value_name = "TYPE")]

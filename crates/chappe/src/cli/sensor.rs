@@ -11,12 +11,12 @@ use super::NodeAddress;
 pub(crate) enum Sensor {
     /// Convert a descriptor between TOML and GSN's XML.
     #[command(
-        after_help = "Examples:\n  chappe sensor convert mean.xml > sensors/mean.toml\n  chappe sensor convert sensors/mean.toml > mean.xml\n  chappe sensor convert mean.xml --json\n\nThe descriptor goes to standard output. Standard error says what became of each attribute:\ntaken, changed or ignored, and why."
+        after_help = "Examples:\n  chappe sensor convert mean.xml > sensors/mean.toml\n  chappe sensor convert sensors/mean.toml > mean.xml\n  chappe sensor convert mean.xml --json\n\nThe descriptor goes to standard output. Standard error lists what happened to each attribute: taken,\nchanged or ignored, and why."
     )]
     Convert(SensorConvert),
     /// Call a command of a virtual sensor.
     #[command(
-        after_help = "Examples:\n  chappe sensor call yard set-period period='10 s'\n  chappe sensor call yard calibrate table=@offsets.csv days=mon days=tue\n\nWrite an argument as NAME=VALUE, and the bytes of a file as NAME=@FILE. An argument that is given several times\nis an array: the choices of a checkbox."
+        after_help = "Examples:\n  chappe sensor call yard set-period period='10 s'\n  chappe sensor call yard calibrate table=@offsets.csv days=mon days=tue\n\nWrite an argument as NAME=VALUE, and the bytes of a file as NAME=@FILE. An argument that is given\nseveral times\nis an array: the choices of a checkbox."
     )]
     Call(SensorCall),
 }

@@ -19,7 +19,7 @@ pub(crate) enum Stream {
     /// Show how many elements of a stream are stored, lost, refused and removed, and when its source was
     /// away.
     #[command(
-        after_help = "Examples:\n  chappe stream completeness heart-rate\n  chappe stream completeness heart-rate --from 2026-11-21T10:00:00Z --to 2026-11-21T11:00:00Z\n  chappe stream completeness heart-rate --json\n\nExit code 1 when elements were lost or refused. Silence of a device that was away is no loss."
+        after_help = "Examples:\n  chappe stream completeness heart-rate\n  chappe stream completeness heart-rate --from 2026-11-21T10:00:00Z --to 2026-11-21T11:00:00Z\n  chappe stream completeness heart-rate --json\n\nExit code 1 when elements were lost or refused. The absence of a device is not a loss."
     )]
     Completeness(StreamCompleteness),
     /// Give a stream another name.

@@ -19,7 +19,7 @@ pub(crate) enum Wrapper {
     Show(WrapperShow),
     /// Show the first elements that a wrapper's file produces, without a node and without storing them.
     #[command(
-        after_help = "Examples:\n  chappe wrapper try wrappers/climate.toml\n  chappe wrapper try wrappers/climate.toml --count 100 --json\n\nNothing is acknowledged, so the peer sends the same messages to the node. Exit code 1 when a message cannot\nbe decoded or nothing arrives in time."
+        after_help = "Examples:\n  chappe wrapper try wrappers/climate.toml\n  chappe wrapper try wrappers/climate.toml --count 100 --json\n\nNothing is acknowledged, so the peer sends the same messages to the node. Exit code 1 when a message\ncannot\nbe decoded or nothing arrives in time."
     )]
     Try(WrapperTry),
     /// Check whether the program of a wrapper's file keeps the rules of the protocol; stores nothing.

@@ -82,6 +82,7 @@ pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
         }
     }
     Err(Failure::new("the device has no values to watch")
+        .coded("no_values")
         .hint("list its events: chappe describe DEVICE"))
 }
 

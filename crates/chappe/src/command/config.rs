@@ -7,8 +7,12 @@ use chappe_node::config::{self, Flag, Layers, Loaded, Origin};
 use chappe_transport::key_file;
 use serde_json::json;
 
+use super::text_file;
 use crate::cli::{Config, SchemaOf};
 use crate::output::{self, Failure, Outcome, Table};
+
+/// Largest configuration in bytes; reason: sixteen thousand links of two hundred bytes.
+const CONFIGURATION_BYTES_MAX: u64 = 4 << 20;
 
 /// Runs a verb of `config`.
 pub(crate) fn run(verb: Config, json: bool) -> Outcome {
@@ -44,10 +48,9 @@ pub(crate) fn load(file: Option<&Path>, flags: Vec<Flag>) -> Result<Loaded, Fail
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path).map_err(|error| {
-        Failure::new(format!("cannot read {}: {error}", path.display()))
-            .coded("file_unreadable")
-            .hint("write one with: chappe config sample > node.toml")
+    text_file::read(path, CONFIGURATION_BYTES_MAX).map_err(|failure| match &*failure.error_code {
+        "file_unreadable" => failure.hint("write one with: chappe config sample > node.toml"),
+        _ => failure,
     })
 }
 
@@ -130,9 +133,10 @@ fn show(file: Option<&Path>, json: bool) -> Outcome {
     Ok(())
 }
 
-/// Brings a file to the current form. Nothing is written unless everything can be.
+/// Brings a file to the current form. Nothing is written over; an interrupted migration is continued.
 fn migrate(file: &Path, dry_run: bool, json: bool) -> Outcome {
-    let migration = config::migrate(file, &read(file)?).map_err(failure)?;
+    let before = read(file)?;
+    let migration = config::migrate(file, &before).map_err(failure)?;
     let directory = file.parent().unwrap_or(Path::new(""));
     let former = PathBuf::from(format!("{}.former", file.display()));
     let mut files: Vec<(PathBuf, &str)> = Vec::new();
@@ -141,10 +145,16 @@ fn migrate(file: &Path, dry_run: bool, json: bool) -> Outcome {
     }
     let is_current = migration.changes.is_empty();
     if !is_current && !dry_run {
-        let mut made = files.iter().map(|(path, _)| path).chain([&former]);
-        if let Some(taken) = made.find(|path| path.exists()) {
+        let made = files.iter().map(|(path, text)| (path, *text));
+        let mut made = made.chain([(&former, &*before)]);
+        // What an interrupted migration has written is the same.
+        let is_other = |path: &Path, text: &str| {
+            path.exists() && !fs::read(path).is_ok_and(|it| it == text.as_bytes())
+        };
+        if let Some((taken, _)) = made.find(|(path, text)| is_other(path, text)) {
             return Err(Failure::new(format!("{} already exists", taken.display()))
-                .hint("move it away; nothing was changed"));
+                .coded("file_exists")
+                .hint("move it away; nothing was written over"));
         }
         for (path, text) in &files {
             if let Some(directory) = path.parent() {
@@ -153,8 +163,14 @@ fn migrate(file: &Path, dry_run: bool, json: bool) -> Outcome {
             output::file(path, text)?;
         }
         // The copy and the file keep the mode: the file may hold a token.
-        fs::copy(file, &former)
-            .map_err(|error| Failure::new(format!("cannot write {}: {error}", former.display())))?;
+        let part = PathBuf::from(format!("{}.part", former.display()));
+        fs::copy(file, &part)
+            .and_then(|_| fs::rename(&part, &former))
+            .map_err(|error| {
+                let _ = fs::remove_file(&part);
+                Failure::new(format!("cannot write {}: {error}", former.display()))
+                    .coded("file_unwritable")
+            })?;
         output::file(file, &migration.text)?;
     }
     if json {

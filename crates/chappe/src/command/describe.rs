@@ -44,7 +44,9 @@ fn rust<'s>(about: &str, services: impl Iterator<Item = &'s HostedService>) -> R
         };
         modules
             .add(&name, &service.wsdl, &service.schemas)
-            .map_err(|error| Failure::new(format!("{}: {error}", service.id)))?;
+            .map_err(|error| {
+                Failure::new(format!("{}: {error}", service.id)).coded("description_unusable")
+            })?;
     }
     let about = format!("Types for the messages of {about}, written by `chappe describe --rust`.");
     output::line(modules.finish(&about).trim_end());

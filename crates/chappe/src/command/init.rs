@@ -35,11 +35,8 @@ struct Device {
 pub(crate) fn run(flags: Init, json: bool) -> Outcome {
     let file = flags.directory.join(FILE);
     if file.exists() && !flags.force {
-        let failure = Failure::new(format!("{} exists", file.display()));
-        return Err(failure.hint(format!(
-            "start it: chappe up {}; or add --force to overwrite it",
-            flags.directory.display()
-        )));
+        let failure = Failure::new(format!("{} exists", file.display())).coded("file_exists");
+        return Err(failure.hint(existing(&flags.directory)));
     }
     refuse_one_time_flags(&flags.network)?;
     network::block_on(async move {
@@ -58,7 +55,7 @@ pub(crate) fn run(flags: Init, json: bool) -> Outcome {
             flags: Vec::new(),
         })
         .map_err(super::config::failure)?;
-        write(&flags.directory, &text)?;
+        write(&flags, &text)?;
         report(&flags.directory, &devices, json);
         Ok(())
     })
@@ -67,7 +64,11 @@ pub(crate) fn run(flags: Init, json: bool) -> Outcome {
 /// Refuses places to search that a node does not have.
 fn refuse_one_time_flags(network: &Network) -> Outcome {
     let refused = |flag: &str, hint: &str| {
-        Err(Failure::new(format!("{flag} cannot be written to a configuration")).hint(hint))
+        Err(
+            Failure::new(format!("{flag} cannot be written to a configuration"))
+                .coded("argument_invalid")
+                .hint(hint),
+        )
     };
     if !network.hosts.is_empty() {
         return refused(
@@ -194,13 +195,28 @@ fn free_port() -> u16 {
     PORTS.into_iter().find(is_free).unwrap_or(*PORTS.start())
 }
 
-fn write(directory: &Path, text: &str) -> Outcome {
-    let writable =
-        |failure: Failure| failure.hint("name a directory that you can write: chappe init DIR");
+fn write(flags: &Init, text: &str) -> Outcome {
+    let directory = &flags.directory;
+    let writable = |failure: Failure| match &*failure.error_code {
+        // It was written during the search.
+        "file_exists" => failure.hint(existing(directory)),
+        _ => failure.hint("name a directory that you can write: chappe init DIR"),
+    };
     output::folder(directory).map_err(writable)?;
     let schema = serde_json::to_string_pretty(&config::schema())?;
     output::file(&directory.join(SCHEMA_FILE), &schema).map_err(writable)?;
-    output::file(&directory.join(FILE), text).map_err(writable)
+    let file = directory.join(FILE);
+    let written = match flags.force {
+        true => output::file(&file, text),
+        false => output::new_file(&file, text),
+    };
+    written.map_err(writable)
+}
+
+/// What to do about a configuration that exists.
+fn existing(directory: &Path) -> String {
+    let directory = directory.display();
+    format!("start it: chappe up {directory}; or add --force to overwrite it")
 }
 
 fn report(directory: &Path, devices: &[Device], json: bool) {

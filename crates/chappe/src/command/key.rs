@@ -37,7 +37,7 @@ fn show(file: Option<&Path>, json: bool) -> Outcome {
         let text = format!("no key in {}", directory.display());
         let hint = "name the node's configuration: chappe key show NODE.TOML; the first start of a \
                     node makes its key";
-        return Err(Failure::new(text).hint(hint));
+        return Err(Failure::new(text).coded("file_unreadable").hint(hint));
     };
     if json {
         output::json(&json!({

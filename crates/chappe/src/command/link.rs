@@ -100,6 +100,7 @@ async fn add(flags: LinkAdd, json: bool) -> Outcome {
             "{} is not connected after {waited}{error}",
             flags.name
         ))
+        .coded("link_not_connected")
     };
     let hint = link["hint"].as_str().map(str::to_owned);
     let hint = hint.unwrap_or_else(|| {

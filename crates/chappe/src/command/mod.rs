@@ -37,6 +37,7 @@ pub(crate) mod serve;
 mod service;
 mod session;
 pub(crate) mod stream;
+mod text_file;
 pub(crate) mod trace;
 pub(crate) mod trial;
 pub(crate) mod unit;
@@ -71,7 +72,7 @@ pub(crate) fn moved(error: &clap::Error) -> Option<Failure> {
     let is_moved = matches!(verb.as_str(), "bench" | "sim");
     is_moved.then(|| {
         let message = format!("`chappe {verb}` is now `chappe-lab {verb}`");
-        Failure::new(message).hint(format!(
+        Failure::new(message).coded("not_built_in").hint(format!(
             "in a checkout: cargo run --release -p chappe-lab -- {verb} --help"
         ))
     })

@@ -34,11 +34,12 @@ fn sensor(flags: &NewSensor, json: bool) -> Outcome {
         let failure = Failure::new(format!(
             "{} would be a file of expectations",
             path.display()
-        ));
+        ))
+        .coded("argument_invalid");
         return Err(failure.hint("choose a name that does not end in `.test`"));
     }
     if path.exists() && !flags.force {
-        let failure = Failure::new(format!("{} exists", path.display()));
+        let failure = Failure::new(format!("{} exists", path.display())).coded("file_exists");
         return Err(failure.hint("choose another name, or add --force to overwrite it"));
     }
     let fields = match flags.fields.is_empty() {

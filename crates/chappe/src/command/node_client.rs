@@ -296,7 +296,9 @@ pub(crate) fn failure(reply: &Reply) -> Failure {
         true => format!("the node answers with status {}", reply.status),
         false => message,
     };
-    let failure = Failure::new(message).hint_if(problem["hint"].as_str());
+    let failure = Failure::new(message)
+        .coded("error")
+        .hint_if(problem["hint"].as_str());
     // A newer node may have codes that this program does not explain.
     match problem["code"].as_str().and_then(codes::find) {
         Some(known) => failure.coded(known.code),
@@ -371,7 +373,7 @@ async fn read(response: Response<Incoming>) -> Result<Bytes, Failure> {
     let collected = limited.collect().await;
     collected
         .map(http_body_util::Collected::to_bytes)
-        .map_err(|error| Failure::new(error.to_string()))
+        .map_err(|error| Failure::new(error.to_string()).coded("connection_broken"))
 }
 
 /// Lines of an answer.

@@ -300,7 +300,9 @@ async fn subscribe(flags: RegistrySubscribe, json: bool) -> Outcome {
                 let data: Value = serde_json::from_str(&event.data)?;
                 show_event(&event.name, &data, events.last_id(), json);
                 if event.name == "end" {
-                    return Err(Failure::new("the subscription has ended"));
+                    return Err(
+                        Failure::new("the subscription has ended").coded("subscription_ended")
+                    );
                 }
                 if is_change(&event.name) {
                     left -= 1;
@@ -458,7 +460,9 @@ fn document(file: &str) -> Result<String, Failure> {
     })?;
     if text.len() as u64 > DOCUMENT_BYTES_MAX {
         let limit = DOCUMENT_BYTES_MAX >> 20;
-        return Err(Failure::new(format!("{file} has more than {limit} MiB")));
+        return Err(
+            Failure::new(format!("{file} has more than {limit} MiB")).coded("file_too_large")
+        );
     }
     Ok(text)
 }

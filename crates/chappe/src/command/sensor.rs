@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use super::network;
 use super::node_client::NodeClient;
 use super::query::percent;
+use super::text_file;
 use crate::cli::{DescriptorFormat, Import, ImportGsn, Sensor, SensorCall, SensorConvert};
 use crate::output::{self, Failure, Outcome};
 
@@ -91,7 +92,7 @@ fn arguments(written: &[String]) -> Result<Map<String, Value>, Failure> {
 }
 
 fn convert(flags: &SensorConvert, json: bool) -> Outcome {
-    let text = read(&flags.file)?;
+    let text = text_file::read(&flags.file, DESCRIPTOR_BYTES_MAX as u64)?;
     let name = flags.file.display().to_string();
     let is_xml = is_xml(&flags.file);
     let to = match is_xml {
@@ -137,7 +138,9 @@ fn import_gsn(flags: &ImportGsn, json: bool) -> Outcome {
     let found = descriptors(&flags.directory)?;
     if found.is_empty() {
         let message = format!("{} has no *.xml file", flags.directory.display());
-        return Err(Failure::new(message).hint("name GSN's directory of virtual sensors"));
+        return Err(Failure::new(message)
+            .coded("file_not_found")
+            .hint("name GSN's directory of virtual sensors"));
     }
     if !flags.dry_run {
         output::folder(&flags.into)?;
@@ -175,12 +178,14 @@ fn import_file(
     flags: &ImportGsn,
     names: &mut Vec<String>,
 ) -> Result<Written, Failure> {
-    let text = read(path)?;
+    let text = text_file::read(path, DESCRIPTOR_BYTES_MAX as u64)?;
     let imported = descriptor::import(&path.display().to_string(), &text).map_err(failure)?;
     let name = imported.descriptor.name.clone();
     if names.contains(&name) {
         let message = format!("{}: another file has the name {name:?}", path.display());
-        return Err(Failure::new(message).hint("rename one of the sensors"));
+        return Err(Failure::new(message)
+            .coded("file_exists")
+            .hint("rename one of the sensors"));
     }
     let to = flags.into.join(format!("{name}.toml"));
     names.push(name);
@@ -254,7 +259,9 @@ fn descriptors(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
     found.sort();
     if found.len() > FILES_MAX {
         let message = format!("{} has more than {FILES_MAX} files", directory.display());
-        return Err(Failure::new(message).hint("import them in parts"));
+        return Err(Failure::new(message)
+            .coded("too_many_files")
+            .hint("import them in parts"));
     }
     Ok(found)
 }
@@ -263,24 +270,11 @@ fn is_xml(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "xml")
 }
 
-fn read(path: &Path) -> Result<String, Failure> {
-    let wrong = |error: std::io::Error| {
-        Failure::new(format!("cannot read {}: {error}", path.display())).coded("file_unreadable")
-    };
-    let bytes = fs::metadata(path).map_err(wrong)?.len();
-    if bytes > DESCRIPTOR_BYTES_MAX as u64 {
-        let message = format!(
-            "{} is longer than {DESCRIPTOR_BYTES_MAX} bytes",
-            path.display()
-        );
-        return Err(Failure::new(message));
-    }
-    fs::read_to_string(path).map_err(wrong)
-}
-
 fn failure(error: DescriptorError) -> Failure {
     let hint = error.hint.clone();
-    Failure::from(error).hint_if(hint)
+    Failure::from(error)
+        .coded("descriptor_invalid")
+        .hint_if(hint)
 }
 
 #[cfg(test)]

@@ -25,6 +25,9 @@ use crate::output::Failure;
 /// Pause before a silent device is asked again for its metadata.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// Time after a search within which all descriptions are there; reason: what a stranger's device may add to a command.
+const DESCRIBING_MAX: Duration = Duration::from_secs(30);
+
 /// A client for as long as a command runs.
 pub(crate) struct Session {
     pub client: Arc<DeviceClient>,
@@ -131,7 +134,7 @@ impl Session {
                         }
                         Some(Seen::Found(_) | Seen::Changed(_)) => {}
                         Some(_) => continue,
-                        None => return Err(Failure::new("the discovery client ended")),
+                        None => return Err(Failure::new("the discovery client ended").coded("discovery_ended")),
                     }
                 }
                 endpoint = published.next(), if published.is_open() => {
@@ -152,7 +155,16 @@ impl Session {
                 }
                 taken.push(found.endpoint.clone());
                 let client = Arc::clone(&self.client);
-                describing.spawn(async move { describe(&client, found, until).await });
+                describing.spawn(async move {
+                    let end = until + DESCRIBING_MAX;
+                    let unread = found.clone();
+                    let described = describe(&client, found, until);
+                    let described = tokio::time::timeout_at(end, described).await;
+                    described.unwrap_or_else(|_| Answer {
+                        found: unread,
+                        description: Err(Error::Slow(DESCRIBING_MAX)),
+                    })
+                });
             }
         }
         let known = self.client.known();
@@ -208,13 +220,15 @@ impl Session {
             Some(Ok(description)) => Ok(description),
             Some(Err(error)) => Err(failure(error)),
             None if others.is_empty() => {
-                let failure = Failure::new(format!("no device {name:?} found"));
+                let failure =
+                    Failure::new(format!("no device {name:?} found")).coded("device_unknown");
                 Err(match unread {
                     Some(error) => failure.hint(format!("a device cannot be described: {error}")),
                     None => failure.hint("find out why: chappe doctor"),
                 })
             }
             None => Err(Failure::new(format!("no device {name:?} found"))
+                .coded("device_unknown")
                 .hint(format!("devices: {}", others.join(", ")))),
         }
     }
@@ -239,7 +253,7 @@ impl Session {
         })
         .await?;
         chosen.ok_or_else(|| {
-            let failure = Failure::new(format!("no device {name:?} found"));
+            let failure = Failure::new(format!("no device {name:?} found")).coded("device_unknown");
             failure.hint("find out why: chappe doctor")
         })
     }
@@ -306,7 +320,7 @@ fn has_name(description: &Description, name: &str) -> bool {
 /// A device known only by its transport address.
 pub(crate) fn at(url: &str) -> Result<Found, Failure> {
     let contact = chappe_identity::Contact::parse(url, 0)
-        .map_err(|refusal| Failure::new(format!("{url}: {refusal}")))?;
+        .map_err(|refusal| Failure::new(format!("{url}: {refusal}")).coded("address_refused"))?;
     Ok(Found {
         endpoint: url.to_owned(),
         dialect: Dialect::V2009,

@@ -53,6 +53,7 @@ pub(super) fn field(text: &str) -> Result<serde_json::Value, Failure> {
             Ok(json!({ "name": name, "type": field_type, "unit": unit }))
         }
         _ => Err(Failure::new(format!("{text:?} is not FIELD:TYPE"))
+            .coded("argument_invalid")
             .hint("write it as temperature:double:Cel or note:text")),
     }
 }

@@ -34,14 +34,14 @@ pub(super) fn configuration(at: &Path) -> Result<PathBuf, Failure> {
         true => at,
         false => at.parent().unwrap_or(Path::new(".")),
     };
-    Err(
-        Failure::new(format!("there is no {}", file.display())).hint(match directory.to_str() {
+    Err(Failure::new(format!("there is no {}", file.display()))
+        .coded("file_not_found")
+        .hint(match directory.to_str() {
             Some("." | "") | None => {
                 "make one from the devices that are found: chappe init".to_owned()
             }
             Some(directory) => {
                 format!("make one from the devices that are found: chappe init {directory}")
             }
-        }),
-    )
+        }))
 }

@@ -65,7 +65,9 @@ async fn streams(flags: &Watch, json: bool) -> Outcome {
     match flags.count {
         Some(count) => {
             let text = format!("{ended} before {count} elements; {left} are missing");
-            Err(Failure::new(text).hint("check that the node still runs"))
+            Err(Failure::new(text)
+                .coded("subscription_ended")
+                .hint("check that the node still runs"))
         }
         None => {
             output::note(ended);

@@ -203,12 +203,16 @@ fn read(path: &Path) -> Result<WrapperFile, Failure> {
 
 fn located(error: chappe_stream::DescriptorError) -> Failure {
     let hint = error.hint.clone();
-    Failure::new(error.to_string()).hint_if(hint)
+    Failure::new(error.to_string())
+        .coded("descriptor_invalid")
+        .hint_if(hint)
 }
 
 fn failed(error: chappe_wrappers::WrapperError) -> Failure {
     let hint = error.hint().map(str::to_owned);
-    Failure::new(error.to_string()).hint_if(hint)
+    Failure::new(error.to_string())
+        .coded("wrapper_failed")
+        .hint_if(hint)
 }
 
 async fn check(flags: WrapperCheck, json: bool) -> Outcome {
@@ -217,7 +221,8 @@ async fn check(flags: WrapperCheck, json: bool) -> Outcome {
         let failure = Failure::new(format!(
             "the kind is {:?}: only programs are checked",
             file.keys.kind
-        ));
+        ))
+        .coded("argument_invalid");
         return Err(failure.hint("chappe wrapper try shows the first elements of any wrapper"));
     }
     let elements = match &flags.elements {
@@ -287,6 +292,7 @@ async fn try_file(flags: WrapperTry, json: bool) -> Outcome {
         return Err(Failure {
             code: 1,
             ..Failure::new(format!("nothing arrived within {:?}{reason}", flags.wait))
+                .coded("no_values")
         });
     }
     match undecodable {
@@ -309,7 +315,9 @@ fn browse(flags: &WrapperBrowse) -> Outcome {
     };
     let text = browse(&flags.address).map_err(|error| {
         let hint = error.hint().map(str::to_owned);
-        Failure::new(error.to_string()).hint_if(hint)
+        Failure::new(error.to_string())
+            .coded("wrapper_failed")
+            .hint_if(hint)
     })?;
     output::line(text.trim_end());
     Ok(())

@@ -378,8 +378,15 @@ fn a_former_configuration_is_migrated_once() {
     let checked = chappe(&["config", "check", path.to_str().expect("the path is text")]);
     assert_eq!(checked.status.code(), Some(0), "{}", err(&checked));
     assert!(out(&migrate(&[])).contains("current form"));
-    // Nothing is overwritten.
+    // An interrupted migration has written some of its files.
     std::fs::write(&path, former).expect("the file is written");
+    let resumed = migrate(&[]);
+    assert_eq!(resumed.status.code(), Some(0), "{}", err(&resumed));
+    assert_eq!(text("node.toml.former").as_deref(), Some(former));
+    // Nothing else is written over.
+    std::fs::write(&path, former).expect("the file is written");
+    let own = folder.path().join("exporters/ward-pulse.toml");
+    std::fs::write(own, "# mine").expect("the file is written");
     let refused = migrate(&[]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(

@@ -9,10 +9,12 @@ mod found;
 mod inbox;
 mod learning;
 mod liveness;
+mod metadata;
 mod posted;
 mod presence;
 mod proxies;
 mod secured;
+mod services;
 mod subscription;
 mod table;
 mod tree;
@@ -246,7 +248,7 @@ impl DeviceClient {
             http: Client::to_devices(options.http.clone(), options.tls.as_ref()),
             small: Client::to_devices(
                 ClientLimits {
-                    body_bytes: options.http.body_bytes.min(describe::GET_BYTES),
+                    body_bytes: options.http.body_bytes.min(metadata::GET_BYTES),
                     ..options.http.clone()
                 },
                 options.tls.as_ref(),

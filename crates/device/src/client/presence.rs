@@ -11,8 +11,8 @@ use chappe_identity::{Contact, Scheme};
 use chappe_soap::EndpointReference;
 use chappe_transport::http;
 
-use super::describe::{GET, request_metadata};
 use super::liveness::{ProbeResult, contact_of, forget, probe_address};
+use super::metadata::{GET, request_metadata};
 use super::{Description, DeviceClient, Shared};
 use crate::Error;
 

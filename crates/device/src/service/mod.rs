@@ -204,7 +204,7 @@ impl Service {
                 let asked = asked?;
                 match answer(asked).await {
                     Ok(answered) => Ok(Some(Body::of(&namespace, &response, &answered))),
-                    Err(refused) => Err(refused.to_fault(&namespace)),
+                    Err(refused) => Err(refused.into_fault(&namespace)),
                 }
             }))
         });

@@ -3,6 +3,7 @@
 mod conformance;
 mod discovery_exi;
 mod discovery_floods;
+mod discovery_managed;
 mod discovery_messages;
 mod discovery_network;
 mod discovery_peers;

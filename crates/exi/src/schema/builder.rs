@@ -146,9 +146,10 @@ enum CopyPosition {
 /// A set of nodes and the region that is being counted.
 type NodeSet = (Option<u32>, BTreeMap<u32, CopyPosition>);
 
-/// Nodes in the sets of states for each permitted state, of one grammar and of all. Reason: states of the usual content
-/// models have few; those of many optional elements or attributes as many as there are left.
-const SET_NODES_PER_STATE: (usize, usize) = (16, 64);
+/// Nodes in the sets of all states for each permitted state. Reason: states of the usual content models have few; those of
+/// many optional elements or attributes as many as there are left, and with a type for each step of a derivation their sum
+/// grows with the cube of its length.
+const SET_NODES_PER_STATE: usize = 16;
 
 /// Reasons why a grammar cannot be built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -539,28 +540,24 @@ impl Builder {
         // Many productions lead to the same nodes, whose set takes long to make.
         let mut numbered: BTreeMap<BTreeSet<u32>, u32> = BTreeMap::new();
         // The work and the memory are bounded by the sizes of the sets as well as by their number.
-        let (mut set_nodes, all_set_nodes) = (0, &mut self.set_nodes);
-        let mut number = |core: &BTreeSet<u32>,
-                          order: &mut Vec<NodeSet>|
-         -> Result<u32, GrammarError> {
-            if let Some(known) = numbered.get(core) {
-                return Ok(*known);
-            }
-            let set = Self::closure(nodes, core)?;
-            set_nodes += set.1.len();
-            *all_set_nodes += set.1.len();
-            let (in_one, in_all) = SET_NODES_PER_STATE;
-            let is_large = set_nodes / in_one > states_max || *all_set_nodes / in_all > states_max;
-            if is_large {
-                return Err(GrammarError::TooLarge);
-            }
-            let state = *states.entry(set.clone()).or_insert_with(|| {
-                order.push(set);
-                base + order.len() as u32 - 1
-            });
-            numbered.insert(core.clone(), state);
-            Ok(state)
-        };
+        let set_nodes = &mut self.set_nodes;
+        let mut number =
+            |core: &BTreeSet<u32>, order: &mut Vec<NodeSet>| -> Result<u32, GrammarError> {
+                if let Some(known) = numbered.get(core) {
+                    return Ok(*known);
+                }
+                let set = Self::closure(nodes, core)?;
+                *set_nodes += set.1.len();
+                if *set_nodes / SET_NODES_PER_STATE > states_max {
+                    return Err(GrammarError::TooLarge);
+                }
+                let state = *states.entry(set.clone()).or_insert_with(|| {
+                    order.push(set);
+                    base + order.len() as u32 - 1
+                });
+                numbered.insert(core.clone(), state);
+                Ok(state)
+            };
         number(&BTreeSet::from([0]), &mut order)?;
         // Without attributes the entry is also the content, and an undeclared child leads to a copy
         // of it.

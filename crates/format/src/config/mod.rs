@@ -64,7 +64,7 @@ pub struct FieldConfig {
     /// A column name: a-z, 0-9 and _. Its placeholders must also be in the name of the stream.
     #[schemars(with = "String")]
     pub name: Spanned<String>,
-    /// Where the value is, in the words of the format. Default: the name.
+    /// Where the value is, in the notation of the format. Default: the name.
     #[schemars(with = "Option<String>")]
     pub path: Option<Spanned<String>>,
     /// The type: boolean, integer, double, text, bytes or samples.

@@ -126,6 +126,7 @@ fn faults(names: &[String]) -> Result<Vec<Fault>, Failure> {
         Fault::from_name(name).ok_or_else(|| {
             let known: Vec<_> = Fault::ALL.iter().map(|fault| fault.name()).collect();
             Failure::new(format!("unknown fault {name:?}"))
+                .coded("argument_invalid")
                 .hint(format!("the faults are {}", known.join(", ")))
         })
     };
@@ -135,7 +136,7 @@ fn faults(names: &[String]) -> Result<Vec<Fault>, Failure> {
 fn exchange(flags: &Exchange, json: bool) -> Outcome {
     let faults = faults(&flags.faults)?;
     if !(flags.hours > 0.0 && flags.hours <= 10_000.0) {
-        return Err(Failure::new("--hours must be between 0 and 10,000"));
+        return Err(Failure::new("--hours must be between 0 and 10,000").coded("argument_invalid"));
     }
     let settings = Settings {
         hours: flags.hours,
@@ -264,7 +265,9 @@ fn print(flags: &Exchange, series: &Series, never: &[&str], seconds: f64) {
 
 fn network(flags: &NetworkStudy, json: bool) -> Outcome {
     if !(0.0..=90.0).contains(&flags.loss) {
-        return Err(Failure::new("--loss must be between 0 and 90 percent"));
+        return Err(
+            Failure::new("--loss must be between 0 and 90 percent").coded("argument_invalid")
+        );
     }
     if let Some(folder) = &flags.out {
         output::folder(folder)?;

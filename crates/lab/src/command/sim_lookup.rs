@@ -236,7 +236,9 @@ pub(crate) fn play(flags: &Lookup, json: bool) -> Outcome {
 /// All networks that are to be played.
 fn all_settings(flags: &Lookup) -> Result<Vec<Settings>, Failure> {
     if flags.latency_min > flags.latency_max {
-        return Err(Failure::new("--latency-min is longer than --latency-max"));
+        return Err(
+            Failure::new("--latency-min is longer than --latency-max").coded("argument_invalid")
+        );
     }
     let mut all = Vec::new();
     for nodes in &flags.nodes {
@@ -244,9 +246,9 @@ fn all_settings(flags: &Lookup) -> Result<Vec<Settings>, Failure> {
             let settings = settings(flags, *nodes, seed)?;
             if settings.honest() < 2 {
                 let text = format!("--sybils {} leaves too few of {nodes} nodes", flags.sybils);
-                return Err(
-                    Failure::new(text).hint("two must be honest: one publishes, one searches")
-                );
+                return Err(Failure::new(text)
+                    .coded("argument_invalid")
+                    .hint("two must be honest: one publishes, one searches"));
             }
             all.push(settings);
         }
@@ -255,7 +257,8 @@ fn all_settings(flags: &Lookup) -> Result<Vec<Settings>, Failure> {
 }
 
 fn settings(flags: &Lookup, nodes: u32, seed: u64) -> Result<Settings, Failure> {
-    let attack = Attack::from_name(&flags.attack).ok_or_else(|| Failure::new("unknown attack"))?;
+    let attack = Attack::from_name(&flags.attack)
+        .ok_or_else(|| Failure::new("unknown attack").coded("argument_invalid"))?;
     let mut settings = Settings::new(seed, nodes);
     settings.sybils = flags.sybils / 100.0;
     settings.attack = attack;

@@ -282,16 +282,18 @@ fn plans(flags: &SimTree, json: bool) -> Outcome {
 
 /// Creates the directory for the files before the run.
 fn made(folder: &Path) -> Outcome {
-    std::fs::create_dir_all(folder)
-        .map_err(|error| Failure::new(format!("--out {}: {error}", folder.display())))
+    std::fs::create_dir_all(folder).map_err(|error| {
+        Failure::new(format!("--out {}: {error}", folder.display())).coded("file_unwritable")
+    })
 }
 
 /// The table, each event, and the last sink's time by the number of sinks.
 fn write_below(folder: &Path, flags: &SimTree, played: &[Played]) -> Outcome {
     let write = |name: &str, text: String| {
         let path = folder.join(name);
-        std::fs::write(&path, text)
-            .map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+        std::fs::write(&path, text).map_err(|error| {
+            Failure::new(format!("{}: {error}", path.display())).coded("file_unwritable")
+        })
     };
     let mut csv = String::from("sinks,plan,event,live_sinks,median_s,last_s,known_s\n");
     let mut lines = Vec::new();

@@ -15,13 +15,13 @@ pub struct AccountRules {
     /// `registry.max_bytes`, and its changes as many percent of the audit stream.
     #[schemars(range(min = 1, max = 100))]
     pub bytes_percent: u8,
-    /// Percent of `log.max_streams` that one account may define, and of the room for their definitions; one
-    /// more is refused with status 507.
+    /// Percent of `log.max_streams` that one account may define, and of the room for their definitions; further
+    /// ones are refused with status 507.
     #[schemars(range(min = 1, max = 100))]
     pub streams_percent: u8,
     /// Percent of the concurrent requests of each kind that one account may have: of `limits.queries`,
     /// `limits.writes` and their memory, `http.max_live_clients`, and the answers to links of kind
-    /// `http_pull`. At least one request of each kind; one more is refused with status 429. Requests without
+    /// `http_pull`. At least one request of each kind; further ones are refused with status 429. Requests without
     /// a credential count as one account as soon as there are accounts.
     #[schemars(range(min = 1, max = 100))]
     pub requests_percent: u8,

@@ -17,13 +17,14 @@ use super::MaxBytes;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DeviceRules {
-    /// Devices to leave out, each entry by `endpoint`, `name`, `type` or `scope`, or several of them, which must
-    /// all match: the node neither subscribes to them nor registers them. Their streams keep their elements.
-    /// `chappe device exclude` adds entries to a running node.
+    /// Devices to exclude, each entry by `endpoint`, `name`, `type` or `scope`, or several of them,
+    /// which must all match: the node neither subscribes to them nor registers them. Their streams
+    /// keep their elements. `chappe device exclude` adds entries to a running node.
     pub exclude: Vec<DevicePattern>,
-    /// Seconds for which a device must have been gone before a newcomer takes its place and continues its streams: a
-    /// device with the same friendly name, types and scopes that was first found after that one had left. The former
-    /// device must not answer at its last address. 0: no newcomer does so; `chappe device replace` decides.
+    /// Seconds for which a device must have been gone before a newcomer takes its place and
+    /// continues its streams: a device with the same friendly name, types and scopes that was first
+    /// found after that one had left. The former device must not answer at its last address. 0:
+    /// never; use `chappe device replace`.
     #[schemars(range(min = 0, max = 31_536_000), extend("x-unit" = "s"))]
     pub replace_after_s: u32,
     /// Streams of one device in the log, including those that the device no longer offers. One more is
@@ -76,10 +77,10 @@ pub struct DeviceTls {
     /// a proxy with `discovery.proxy.tls` has them in a certificate that is made from its key.
     #[schemars(extend("items" = {"type": "string", "pattern": "^[0-9.]+$"}))]
     pub proxy_usages: Vec<String>,
-    /// Accept certificates of the authorities whatever names they have: many medical devices have none. One that
-    /// names the endpoint of another device is refused still.
+    /// Accept certificates of the authorities regardless of their names, because many medical
+    /// devices have none. A certificate that names the endpoint of another device is still refused.
     pub any_name: bool,
-    /// Use devices without https, too, although somebody is trusted.
+    /// Also use devices without https, even if trusted certificates are configured.
     pub plain: bool,
 }
 

@@ -14,14 +14,14 @@ use super::Discovery;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DiscoveryProxy {
-    /// Address and port for requests by HTTP, or HTTPS with `tls`; port 0 picks a free one; empty: the node is no
-    /// discovery proxy. Requests also come to `/discovery` of `http.listen`, and by UDP to port 3702 of
-    /// `discovery.interfaces`. Everyone who can connect may register devices of its own address, and read
-    /// which devices there are.
+    /// Address and port for requests by HTTP, or HTTPS with `tls`; port 0 picks a free one; empty:
+    /// the node is not a discovery proxy. Requests are also accepted at `/discovery` of
+    /// `http.listen`, and over UDP at port 3702 of `discovery.interfaces`. Everyone who can connect
+    /// may register devices at their own address, and list the registered devices.
     #[schemars(extend("format" = "socket-address-or-empty"))]
     pub listen: String,
-    /// Speak HTTPS alone at `listen`, with the certificates of `[devices.tls]`: each device and client needs one
-    /// that the node trusts.
+    /// Use only HTTPS at `listen`, with the certificates of `[devices.tls]`: each device and client
+    /// needs one that the node trusts.
     pub tls: bool,
 }
 

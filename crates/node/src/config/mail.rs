@@ -29,10 +29,12 @@ pub struct Mail {
     pub user: String,
     /// File with the account's password in its first line. Relative to this file.
     pub password_file: PathBuf,
-    /// Who may get mail: addresses, and domains like `@example.org`. A subscription for anyone else is refused.
+    /// Who may receive mail: addresses, and domains like `@example.org`. A subscription for anyone
+    /// else is refused.
     #[schemars(length(max = 256))]
     pub recipients: Vec<String>,
-    /// Changes within this time are one mail, and a subscription gets at most one mail in it.
+    /// Changes within this time are sent in one mail, and a subscription receives at most one mail
+    /// in this time.
     #[schemars(range(min = 1, max = 86_400), extend("x-unit" = "seconds"))]
     pub bundle_s: u32,
 }
@@ -41,7 +43,7 @@ pub struct Mail {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MailEncryption {
-    /// Encrypted after the first command; a server that cannot is not used.
+    /// Encrypted after the first command; a server that does not support this is not used.
     Starttls,
     /// From the start.
     Tls,

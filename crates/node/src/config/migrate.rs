@@ -3,15 +3,16 @@
 //! These former forms are known: `[[dds.publish]]` and `[[dds.subscribe]]`
 //! become files of exporters and wrappers, and `dds.library` goes. The file is not checked otherwise.
 
-use std::collections::BTreeSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use chappe_stream::{NameError, check_name};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Key, Table, Value, value};
 
 use super::{ConfigError, Problem, SCHEMA_VERSION, newer};
 
 /// A configuration in the current form.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Migration {
     /// The text of the file.
     pub text: String,
@@ -24,7 +25,8 @@ pub struct Migration {
 /// Brings the configuration `text` of the file `path` to the current form.
 ///
 /// # Errors
-/// It is not TOML, a newer program wrote it, or a table that is to become a file does not say of which stream.
+/// It is not TOML, a newer program wrote it, or a table that is to become a file does not say of which stream, or names none that
+/// can be.
 pub fn migrate(path: &Path, text: &str) -> Result<Migration, ConfigError> {
     let fault = |key: Option<&str>, message: String, hint: &str| ConfigError {
         problems: vec![Problem {
@@ -50,14 +52,18 @@ pub fn migrate(path: &Path, text: &str) -> Result<Migration, ConfigError> {
     };
     let exporters = directory("exporters_directory", "exporters");
     let wrappers = directory("wrappers_directory", "wrappers");
-    let mut migration = Migration {
-        text: String::new(),
-        files: Vec::new(),
-        changes: Vec::new(),
-    };
+    let mut migration = Migration::default();
+    let mut names = Names::default();
     let without_stream = |key: &str| {
         let message = "a table names no stream".to_owned();
         fault(Some(key), message, "add: stream = \"NAME\"")
+    };
+    let misnamed = |key: &str, error: &NameError| {
+        fault(
+            Some(key),
+            error.to_string(),
+            "correct the name of the stream",
+        )
     };
     if let Some(dds) = document.get_mut("dds").and_then(Item::as_table_like_mut) {
         if dds.remove("library").is_some() {
@@ -66,11 +72,15 @@ pub fn migrate(path: &Path, text: &str) -> Result<Migration, ConfigError> {
         }
         for table in tables(dds.remove("publish")) {
             let (stream, text) = exporter(table).ok_or_else(|| without_stream("dds.publish"))?;
-            migration.add("[[dds.publish]]", &exporters, &stream, text);
+            check_name(&stream).map_err(|error| misnamed("dds.publish", &error))?;
+            let path = names.path(&exporters, &stream);
+            migration.add("[[dds.publish]]", path, &stream, text);
         }
         for table in tables(dds.remove("subscribe")) {
             let (stream, text) = wrapper(table).ok_or_else(|| without_stream("dds.subscribe"))?;
-            migration.add("[[dds.subscribe]]", &wrappers, &stream, text);
+            check_name(&stream).map_err(|error| misnamed("dds.subscribe", &error))?;
+            let path = names.path(&wrappers, &stream);
+            migration.add("[[dds.subscribe]]", path, &stream, text);
         }
     }
     migration.text = document.to_string();
@@ -78,19 +88,34 @@ pub fn migrate(path: &Path, text: &str) -> Result<Migration, ConfigError> {
 }
 
 impl Migration {
-    /// Adds the file of a stream, under a name that no other one has.
-    fn add(&mut self, former: &str, directory: &Path, stream: &str, text: String) {
-        let taken: BTreeSet<&PathBuf> = self.files.iter().map(|(path, _)| path).collect();
-        let stem = stream.replace('.', "-");
-        let mut path = directory.join(format!("{stem}.toml"));
-        let mut number = 2;
-        while taken.contains(&path) {
-            path = directory.join(format!("{stem}-{number}.toml"));
-            number += 1;
-        }
+    /// Adds the file of a stream.
+    fn add(&mut self, former: &str, path: PathBuf, stream: &str, text: String) {
         let change = format!("{former} of {stream} becomes {}", path.display());
         self.changes.push(change);
         self.files.push((path, text));
+    }
+}
+
+/// The names of the files that a migration makes.
+#[derive(Default)]
+struct Names {
+    taken: HashSet<PathBuf>,
+    /// By the file of a stream's first table, the number of its next.
+    numbers: HashMap<PathBuf, u32>,
+}
+
+impl Names {
+    /// A path that no other table has.
+    fn path(&mut self, directory: &Path, stream: &str) -> PathBuf {
+        let stem = stream.replace('.', "-");
+        let first = directory.join(format!("{stem}.toml"));
+        let number = self.numbers.entry(first.clone()).or_insert(1);
+        let mut path = first;
+        while !self.taken.insert(path.clone()) {
+            *number += 1;
+            path = directory.join(format!("{stem}-{number}.toml"));
+        }
+        path
     }
 }
 
@@ -227,6 +252,22 @@ mod tests {
             .map(|(path, _)| path)
             .collect();
         assert_eq!(paths, [Path::new("e/a.toml"), Path::new("e/a-2.toml")]);
+    }
+
+    #[test]
+    fn a_stream_names_no_file_elsewhere() {
+        for name in ["/tmp/evil", "../evil", "a/b", ""] {
+            let text = format!("[[dds.publish]]\nstream = \"{name}\"\ntopic = \"t\"");
+            let error = migrate(Path::new("node.toml"), &text).unwrap_err();
+            assert!(error.to_string().contains("dds.publish"), "{error}");
+        }
+    }
+
+    #[test]
+    fn many_topics_of_one_stream_are_numbered_at_once() {
+        let tables = "[[dds.publish]]\nstream = \"a\"\ntopic = \"t\"\n".repeat(3_000);
+        let files = migrated(&tables).files;
+        assert_eq!(files.last().unwrap().0, Path::new("exporters/a-3000.toml"));
     }
 
     #[test]

@@ -95,7 +95,7 @@ pub struct Config {
     pub accounts: AccountRules,
     /// Discovery of devices.
     pub discovery: Discovery,
-    /// Devices that are left out, and limits on each other one.
+    /// Excluded devices, and limits for each device.
     pub devices: DeviceRules,
     /// Discovery of devices where multicast does not reach.
     pub kad: Kad,
@@ -140,7 +140,7 @@ pub struct Http {
     /// further ones are refused with status 503.
     #[schemars(range(min = 4, max = 10_000))]
     pub max_connections: u32,
-    /// Concurrent clients of live data; one more is refused with status 503.
+    /// Concurrent clients of live data; further ones are refused with status 503.
     #[schemars(range(min = 1, max = 5_000))]
     pub max_live_clients: u32,
     /// Largest request body.
@@ -227,8 +227,9 @@ pub struct Discovery {
     pub multicast: bool,
     /// Interfaces to search on, by name; empty: all that support multicast, and loopback.
     pub interfaces: Vec<String>,
-    /// Announce the directory of things by DNS-SD over multicast DNS (`_directory._sub._wot._tcp`) on these interfaces, and
-    /// answer questions about it there, as far as `http.listen` is an address of theirs.
+    /// Announce the directory of things by DNS-SD over multicast DNS (`_directory._sub._wot._tcp`)
+    /// on these interfaces, and answer queries for it there, if `http.listen` is an address of
+    /// these interfaces.
     pub dns_sd: bool,
     /// Networks, as prefixes (`10.1.0.0/16`), in which this node may contact the addresses that an
     /// unauthenticated message names; empty: only the sender's own address. For devices found by `[kad]`
@@ -239,7 +240,7 @@ pub struct Discovery {
     /// URL (`http://192.0.2.7:8474/`). Devices that they name may be at any address. Proxies that only
     /// announce themselves are asked in addition to the groups.
     pub proxies: Vec<String>,
-    /// Being a discovery proxy.
+    /// The node as a discovery proxy.
     pub proxy: DiscoveryProxy,
     /// Receive events over notification trees from devices that have them; this node then forwards events
     /// to other sinks by UDP. Other devices send standard notifications as before. Each event costs one
@@ -305,7 +306,7 @@ pub struct Log {
     /// in total over all runs of the node; 0: never.
     #[schemars(range(min = 0, max = 9_000_000_000_u64), extend("x-unit" = "seconds"))]
     pub remove_abandoned_s: u64,
-    /// Streams at once; one more is refused and counted. Each takes memory even when it is silent: see
+    /// Streams at once; further ones are refused and counted. Each takes memory even when it is silent: see
     /// docs/reference/data-directory.md.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_streams: u32,
@@ -358,12 +359,12 @@ pub struct Exchange {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RegistryRules {
-    /// Bytes of all entities: their texts, 512 bytes for each entity and 128 for each triple, so about the
-    /// memory that they take. What clients publish may fill three quarters, and one account
-    /// `accounts.bytes_percent`; one more entity is refused with status 507.
+    /// Bytes of all entities: their texts, 512 bytes for each entity and 128 for each triple, which
+    /// is about the memory that they take. What clients publish may fill three quarters, and one
+    /// account `accounts.bytes_percent`; one more entity is refused with status 507.
     #[schemars(range(min = 1_048_576, max = 4_294_967_295_u64), extend("x-unit" = "bytes"))]
     pub max_bytes: u32,
-    /// Number of entities of which one account may publish `accounts.bytes_percent`; one more is refused with
+    /// Number of entities of which one account may publish `accounts.bytes_percent`; further ones are refused with
     /// status 507. `registry.max_bytes` limits all of them together.
     #[schemars(range(min = 100, max = 100_000_000))]
     pub max_entities: u32,
@@ -438,10 +439,10 @@ pub struct Limits {
     /// Time limit of a query.
     #[schemars(range(min = 10, max = 600_000), extend("x-unit" = "milliseconds"))]
     pub query_time_ms: u32,
-    /// Concurrent queries; one more is refused with status 503.
+    /// Concurrent queries; further ones are refused with status 503.
     #[schemars(range(min = 1, max = 64))]
     pub queries: u32,
-    /// Concurrent requests that write elements; one more is refused with status 429.
+    /// Concurrent requests that write elements; further ones are refused with status 429.
     #[schemars(range(min = 1, max = 10_000))]
     pub writes: u32,
     /// Largest body of a request that writes elements. It is stored as it arrives, not held.

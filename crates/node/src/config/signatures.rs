@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SignatureRules {
-    /// `/uddi/inquiry`: whether signatures are ignored (off), accepted, or required. Where they are accepted, a
-    /// message without a signature counts as before, and one whose signature is not valid is refused.
+    /// `/uddi/inquiry`: whether signatures are ignored (off), accepted, or required. With
+    /// `accepted`, a message without a signature is processed as usual, and one with an invalid
+    /// signature is refused.
     pub inquiry: SignatureMode,
     /// The same for `/uddi/publish`.
     pub publication: SignatureMode,
@@ -23,13 +24,15 @@ pub struct SignatureRules {
     /// The same for WS-Eventing of the registry, `/registry/events` and its subscription managers. Unless it is off,
     /// events and SubscriptionEnd are signed.
     pub subscriptions: SignatureMode,
-    /// Devices that the node finds: whether their answers are signed. Unless it is off, requests to them are signed
-    /// with the certificate of the node. A device that has signed its description has to sign all that follows.
+    /// Devices that the node finds: whether their answers are signed. Unless it is off, requests to
+    /// them are signed with the certificate of the node. A device that has signed its description
+    /// must sign everything that follows.
     pub devices: SignatureMode,
     /// Events of these devices.
     pub events: SignatureMode,
-    /// Devices that the node hosts, which are its exporters of kind `dpws`: whether requests to them are signed.
-    /// Unless it is off, their answers and events are signed. The file of an exporter may say otherwise.
+    /// Devices that the node hosts, which are its exporters of kind `dpws`: whether requests to
+    /// them are signed. Unless it is off, their answers and events are signed. The file of an
+    /// exporter can override this.
     pub hosted: SignatureMode,
     /// File of the authorities (PEM) that issue certificates of signers; empty: none. Relative to this file.
     pub authorities: PathBuf,
@@ -41,10 +44,12 @@ pub struct SignatureRules {
     pub certificate: PathBuf,
     /// File of its key (PEM), readable by its owner only; empty: none. Relative to this file.
     pub key: PathBuf,
-    /// Accept signatures and digests with SHA-1, which is broken, for peers that know nothing else.
+    /// Accept signatures and digests with SHA-1, which is broken, for peers that support nothing
+    /// else.
     pub sha1: bool,
-    /// Require that the token with the certificate is signed as well. Most peers do not sign it. Without it,
-    /// whoever has another certificate of the same key from the same authorities decides which one counts.
+    /// Require that the token with the certificate is signed as well. Most peers do not sign it.
+    /// Otherwise, anyone who has another certificate for the same key from the same authorities can
+    /// substitute it.
     pub signed_token: bool,
 }
 
@@ -53,12 +58,12 @@ pub struct SignatureRules {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum SignatureMode {
-    /// They are ignored.
+    /// Signatures are ignored.
     #[default]
     Off,
-    /// They may be absent, and are valid if present.
+    /// A signature may be missing, but must be valid if present.
     Accepted,
-    /// Every message has one.
+    /// Every message must be signed.
     Required,
 }
 

@@ -71,7 +71,7 @@ pub(crate) struct Pieces {
 pub(crate) struct Piece {
     /// Its own key, an IRI; also the name of its graph in SPARQL.
     key: String,
-    /// The key of the entity that it is about, or the IRI of a part of a WSDL document.
+    /// The key of the entity that it describes, or the IRI of a part of a WSDL document.
     subject: String,
     /// What it states, an IRI.
     #[serde(rename = "type")]
@@ -144,7 +144,7 @@ impl Piece {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewPiece {
-    /// The key of the entity that it is about, or the IRI of a part of a WSDL document.
+    /// The key of the entity that it describes, or the IRI of a part of a WSDL document.
     subject: String,
     /// What it states, an IRI.
     #[serde(rename = "type")]

@@ -104,10 +104,12 @@ pub(crate) mod code {
     pub(crate) const SHARE_OF_AUDIT: &str = "share_of_audit";
     /// The body arrives too slowly.
     pub(crate) const SLOW_BODY: &str = "slow_body";
+    /// The disk of the node is full.
+    pub(crate) const DISK_FULL: &str = "disk_full";
 
     /// All codes that say more than the status.
     #[cfg(test)]
-    pub(crate) const SPECIAL: [&str; 15] = [
+    pub(crate) const SPECIAL: [&str; 16] = [
         NO_CREDENTIAL,
         BAD_CREDENTIAL,
         EXPIRED_CREDENTIAL,
@@ -123,10 +125,11 @@ pub(crate) mod code {
         SHARE_OF_REGISTRY,
         SHARE_OF_AUDIT,
         SLOW_BODY,
+        DISK_FULL,
     ];
 
     /// The codes of statuses.
-    pub(crate) const BY_STATUS: [(StatusCode, &str); 16] = [
+    pub(crate) const BY_STATUS: [(StatusCode, &str); 17] = [
         (StatusCode::BAD_REQUEST, "bad_request"),
         (StatusCode::UNAUTHORIZED, "unauthorized"),
         (StatusCode::FORBIDDEN, "forbidden"),
@@ -143,6 +146,7 @@ pub(crate) mod code {
         (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
         (StatusCode::BAD_GATEWAY, "bad_gateway"),
         (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+        (StatusCode::INSUFFICIENT_STORAGE, "no_room"),
     ];
 
     /// The code of a status.

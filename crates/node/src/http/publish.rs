@@ -407,7 +407,9 @@ pub(super) fn registry_problem(error: &Error) -> Problem {
                 "remove entities, or raise registry.max_entities or the account's share of bytes",
             ),
         Error::Busy { .. } => busy(text),
-        Error::Full { .. } => Problem::new(StatusCode::INSUFFICIENT_STORAGE, text),
+        Error::Full { .. } => {
+            Problem::new(StatusCode::INSUFFICIENT_STORAGE, text).code(code::DISK_FULL)
+        }
         Error::NoRoom { is_owners, .. } => {
             let problem = Problem::new(StatusCode::INSUFFICIENT_STORAGE, text);
             match is_owners {

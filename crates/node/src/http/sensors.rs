@@ -249,6 +249,12 @@ pub(super) fn written(
         Ok(Ok(())) => Ok(StatusCode::NO_CONTENT),
         Ok(Err(FileError::Invalid(fault))) => Err(invalid(&fault)),
         Ok(Err(FileError::Io(text))) => Err(Problem::internal(text)),
+        Ok(Err(FileError::Full(text))) => {
+            let problem = Problem::new(StatusCode::INSUFFICIENT_STORAGE, text);
+            Err(problem
+                .code(code::DISK_FULL)
+                .hint("free space on the node's disk"))
+        }
         Err(_) => Err(Problem::internal("writing the sensor's file failed")),
     }
 }

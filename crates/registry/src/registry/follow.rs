@@ -1,6 +1,8 @@
 //! Memory follows the journal: at the start, after changes of other writers, and from another node's snapshot.
 
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, PoisonError};
+use std::thread;
 
 use super::leases::{LeaseChanges, note_leases};
 use super::{Inner, Writer};
@@ -12,6 +14,12 @@ use crate::state::State;
 
 /// Records read from the journal at a time.
 const READ_BATCH: usize = 256;
+/// Batches that are read and decoded while an earlier one is applied; reason: neither waits for the other, and a few
+/// megabytes of entities are enough.
+const AHEAD: usize = 4;
+
+/// Records with their positions, in order.
+type Records = Vec<(u64, Record)>;
 
 impl Inner {
     /// Reads the records that memory lacks from the journal, and forgets changes in flight that it has
@@ -37,24 +45,69 @@ impl Inner {
 
     fn follow(&self, writer: &mut Writer) -> Result<(), Error> {
         loop {
-            let records = match self.read_records(writer.applied + 1, READ_BATCH) {
+            let followed = match writer.is_opening {
+                true => self.follow_at_opening(writer),
+                false => self.follow_from_here(writer),
+            };
+            match followed {
                 Err(JournalError::Trimmed { snapshot, .. }) => {
                     self.read_snapshot(writer, snapshot)?;
-                    continue;
                 }
-                records => records?,
-            };
-            if records.is_empty() {
-                return Ok(());
-            }
-            for (position, record) in records {
-                self.apply(writer, position, record);
+                followed => return followed.map_err(Error::from),
             }
         }
     }
 
+    /// Applies what follows, up to the end.
+    fn follow_from_here(&self, writer: &mut Writer) -> Result<(), JournalError> {
+        loop {
+            let records = self.read_records(writer.applied + 1, READ_BATCH)?;
+            if records.is_empty() {
+                return Ok(());
+            }
+            self.apply_all(writer, records);
+        }
+    }
+
+    /// The same for a whole journal: another thread reads and decodes the next records while these are applied.
+    fn follow_at_opening(&self, writer: &mut Writer) -> Result<(), JournalError> {
+        let mut next = writer.applied + 1;
+        let (sender, batches) = sync_channel::<Result<Records, JournalError>>(AHEAD);
+        let read = move || {
+            loop {
+                let records = self.read_records(next, READ_BATCH);
+                let last = records.as_ref().ok().and_then(|records| records.last());
+                let last = last.map(|(position, _)| *position);
+                if sender.send(records).is_err() {
+                    return;
+                }
+                match last {
+                    Some(last) => next = last + 1,
+                    None => return,
+                }
+            }
+        };
+        thread::scope(|scope| {
+            let reading = thread::Builder::new().name("chappe-registry".to_owned());
+            if reading.spawn_scoped(scope, read).is_err() {
+                // Without another thread it takes longer.
+                return self.follow_from_here(writer);
+            }
+            batches.into_iter().try_for_each(|records| {
+                self.apply_all(writer, records?);
+                Ok(())
+            })
+        })
+    }
+
+    fn apply_all(&self, writer: &mut Writer, records: Records) {
+        for (position, record) in records {
+            self.apply(writer, position, &record);
+        }
+    }
+
     /// The records of the journal from position `from`, at most `max`.
-    fn read_records(&self, from: u64, max: usize) -> Result<Vec<(u64, Record)>, JournalError> {
+    fn read_records(&self, from: u64, max: usize) -> Result<Records, JournalError> {
         let records = self.journal.follow(from, max)?.into_iter();
         let decoded = (from..).zip(records).map(|(expected, (position, bytes))| {
             let record = match position == expected {
@@ -82,7 +135,7 @@ impl Inner {
             }
             for (position, record) in records {
                 let changes = LeaseChanges::of(&record, &state);
-                record.apply_to(&mut state, position);
+                record.apply_to(&mut state, position, None);
                 note_leases(&mut leases, &state, changes, position);
                 read = position;
             }

@@ -14,6 +14,7 @@ mod many_rules;
 mod metadata;
 mod metadata_of_messages;
 mod model;
+mod one_sync;
 mod paths;
 mod power_loss;
 mod room;

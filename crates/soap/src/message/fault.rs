@@ -11,7 +11,8 @@ use crate::Fault;
 pub type FaultNames = Vec<&'static str>;
 
 /// The faults with which an operation may answer. Made by `#[derive(Fault)]` from an enum; each
-/// variant is a fault of the WSDL, and its one field, if it has one, the message of its detail.
+/// variant is a fault of the WSDL. Its detail is the message of its one field without name, or has its named fields,
+/// with the attributes of a message's fields.
 ///
 /// The subcode is the variant's name in the service's namespace, the reason its doc comment.
 ///
@@ -23,24 +24,28 @@ pub type FaultNames = Vec<&'static str>;
 /// enum Refused {
 ///     /// the period is out of range
 ///     OutOfRange(Limits),
+///     TooHot { #[unit("Cel")] celsius: f64, sensor: Option<String> },
 ///     NotNow,
 /// }
 /// let namespace = "urn:x".into();
-/// let fault = Refused::OutOfRange(Limits { from: 0.1, to: 60.0 }).to_fault(&namespace);
+/// let fault = Refused::OutOfRange(Limits { from: 0.1, to: 60.0 }).into_fault(&namespace);
 /// assert_eq!(fault.subcode.as_ref().unwrap().local, "OutOfRange");
 /// assert_eq!(fault.reason, "the period is out of range");
 /// let read = Refused::from_fault(&fault, &namespace);
 /// assert_eq!(read, Some(Refused::OutOfRange(Limits { from: 0.1, to: 60.0 })));
+/// let fault = Refused::TooHot { celsius: 90.0, sensor: None }.into_fault(&namespace);
+/// let read = Refused::from_fault(&fault, &namespace);
+/// assert_eq!(read, Some(Refused::TooHot { celsius: 90.0, sensor: None }));
 /// ```
 /// A fault is an enum,
 /// ```compile_fail
 /// #[derive(chappe_soap::message::Fault)]
 /// struct Refused;
 /// ```
-/// whose variants have at most one field, a message.
+/// and several fields of a variant have names.
 /// ```compile_fail
 /// #[derive(chappe_soap::message::Fault)]
-/// enum Refused { OutOfRange { from: f64, to: f64 } }
+/// enum Refused { OutOfRange(f64, f64) }
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no fault of an operation",
@@ -52,7 +57,7 @@ pub trait Faults: Sized {
     fn declare(types: &mut Types) -> FaultNames;
 
     /// The fault in a message.
-    fn to_fault(&self, namespace: &Namespace) -> Fault;
+    fn into_fault(self, namespace: &Namespace) -> Fault;
 
     /// Reads a fault; `None` if it is none of these.
     fn from_fault(fault: &Fault, namespace: &Namespace) -> Option<Self>;
@@ -63,8 +68,8 @@ impl Faults for Infallible {
         Vec::new()
     }
 
-    fn to_fault(&self, _: &Namespace) -> Fault {
-        match *self {}
+    fn into_fault(self, _: &Namespace) -> Fault {
+        match self {}
     }
 
     fn from_fault(_: &Fault, _: &Namespace) -> Option<Self> {
@@ -78,8 +83,8 @@ impl Faults for Fault {
         Vec::new()
     }
 
-    fn to_fault(&self, _: &Namespace) -> Fault {
-        self.clone()
+    fn into_fault(self, _: &Namespace) -> Fault {
+        self
     }
 
     fn from_fault(fault: &Fault, _: &Namespace) -> Option<Self> {

@@ -9,6 +9,7 @@
 //! | a field | a child element of the field's name, in the service's namespace |
 //! | `Option<T>` | an optional element |
 //! | `Vec<T>` | a repeated element, also none |
+//! | `Vec<Option<T>>` | the same; `None` is an element without value (`xsi:nil`), which keeps its place |
 //! | a struct, an enum | a named type |
 //! | `#[attribute]`, with `T` or `Option<T>` of a value | an attribute without namespace |
 //! | `#[text]`, besides attributes only | the text of the element |
@@ -81,6 +82,15 @@
 //! #[derive(chappe_soap::message::Message)]
 //! enum Mode { Off, Level { percent: f64 } }
 //! ```
+//! no alternative is nil,
+//! ```compile_fail
+//! use chappe_soap::message::Message;
+//! #[derive(Message)]
+//! enum Mode { Off(()), Level(f64) }
+//! #[derive(Message)]
+//! struct Modes { #[choice] modes: Vec<Option<Mode>> }
+//! chappe_soap::message::Types::new("urn:x".into()).element::<Modes>("Modes", "");
+//! ```
 //! and two fields cannot have one name.
 //! ```compile_fail
 //! #[derive(chappe_soap::message::Message)]
@@ -89,8 +99,9 @@
 //!
 //! Reading is strict: an element that the type does not have, a missing or repeated one, and a
 //! value outside its type are errors that name the field. Order is not checked. Attributes that the type
-//! does not have are ignored. An `Option` is also `None` if its element is there with `xsi:nil`, which is never
-//! written. Not supported: qualified attributes, generic types.
+//! does not have are ignored. An `Option` is also `None` if its element is there with `xsi:nil`; it is written
+//! without the element. A field that needs a value refuses `xsi:nil` with an error that names the field. Not
+//! supported: qualified attributes, generic types.
 
 mod events;
 mod fault;
@@ -142,7 +153,7 @@ pub trait Message: Sized {
     message = "`{Self}` cannot be a field of a message",
     label = "not a field",
     note = "derive it: `#[derive(Message)]`; a byte is an `i16` or `u16`, bytes are `Vec<u8>`, \
-            samples are `Samples<f64>`, and `Option` or `Vec` occur once around a field's type"
+            samples are `Samples<f64>`, and one of `Option`, `Vec` and `Vec<Option<_>>` is around a field's type"
 )]
 pub trait Field: Sized {
     /// The content of its elements.
@@ -151,12 +162,19 @@ pub trait Field: Sized {
     type Slot: Default;
     /// The least and the largest number of elements; `None` is any number.
     const OCCURS: (u32, Option<u32>);
+    /// Whether the schema permits elements without value (`xsi:nil`).
+    const IS_NILLABLE: bool = false;
 
-    /// Its elements.
-    fn items(&self) -> impl Iterator<Item = &Self::Item>;
+    /// Its elements; `None` is one without value.
+    fn items(&self) -> impl Iterator<Item = Option<&Self::Item>>;
 
     /// Adds an element; `false` if there is one already.
     fn add(slot: &mut Self::Slot, item: Self::Item) -> bool;
+
+    /// Adds an element without value; `false` if each element needs one.
+    fn add_nil(_: &mut Self::Slot) -> bool {
+        false
+    }
 
     /// The value, or `None` if elements are missing.
     fn finish(slot: Self::Slot) -> Option<Self>;
@@ -167,8 +185,8 @@ impl<T: Message> Field for T {
     type Slot = Option<T>;
     const OCCURS: (u32, Option<u32>) = (1, Some(1));
 
-    fn items(&self) -> impl Iterator<Item = &T> {
-        std::iter::once(self)
+    fn items(&self) -> impl Iterator<Item = Option<&T>> {
+        std::iter::once(Some(self))
     }
 
     fn add(slot: &mut Option<T>, item: T) -> bool {
@@ -185,12 +203,16 @@ impl<T: Message> Field for Option<T> {
     type Slot = Self;
     const OCCURS: (u32, Option<u32>) = (0, Some(1));
 
-    fn items(&self) -> impl Iterator<Item = &T> {
-        self.iter()
+    fn items(&self) -> impl Iterator<Item = Option<&T>> {
+        self.iter().map(Some)
     }
 
     fn add(slot: &mut Self, item: T) -> bool {
         slot.replace(item).is_none()
+    }
+
+    fn add_nil(_: &mut Self) -> bool {
+        true
     }
 
     fn finish(slot: Self) -> Option<Self> {
@@ -203,12 +225,38 @@ impl<T: Message> Field for Vec<T> {
     type Slot = Self;
     const OCCURS: (u32, Option<u32>) = (0, None);
 
-    fn items(&self) -> impl Iterator<Item = &T> {
-        self.iter()
+    fn items(&self) -> impl Iterator<Item = Option<&T>> {
+        self.iter().map(Some)
     }
 
     fn add(slot: &mut Self, item: T) -> bool {
         slot.push(item);
+        true
+    }
+
+    fn finish(slot: Self) -> Option<Self> {
+        Some(slot)
+    }
+}
+
+/// Elements of which some have no value, such as the channels of a device with a broken probe.
+impl<T: Message> Field for Vec<Option<T>> {
+    type Item = T;
+    type Slot = Self;
+    const OCCURS: (u32, Option<u32>) = (0, None);
+    const IS_NILLABLE: bool = true;
+
+    fn items(&self) -> impl Iterator<Item = Option<&T>> {
+        self.iter().map(Option::as_ref)
+    }
+
+    fn add(slot: &mut Self, item: T) -> bool {
+        slot.push(Some(item));
+        true
+    }
+
+    fn add_nil(slot: &mut Self) -> bool {
+        slot.push(None);
         true
     }
 

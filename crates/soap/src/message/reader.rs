@@ -118,6 +118,9 @@ pub enum ReadReason {
     /// The type has no such element.
     #[error("has no element {0}")]
     Unknown(Name),
+    /// The element has no value (`xsi:nil`), and its type needs one.
+    #[error("is nil, but needs a value")]
+    Nil,
     /// Text between elements.
     #[error("has text between its elements")]
     Mixed,
@@ -371,10 +374,13 @@ impl<'s> Reader<'s> {
         name: &'static str,
         slot: &mut T::Slot,
     ) -> Result<(), ReadError> {
-        let is_optional = const { matches!(T::OCCURS, (0, Some(1))) };
-        let read = match is_optional && self.source.is_nil().map_err(|it| it.inside(name))? {
-            true => self.value(empty),
-            false => T::Item::read(self).and_then(|item| match T::add(slot, item) {
+        let read = match self.source.is_nil() {
+            Err(error) => Err(error),
+            Ok(true) => match T::add_nil(slot) {
+                true => self.value(empty),
+                false => Err(ReadReason::Nil.into()),
+            },
+            Ok(false) => T::Item::read(self).and_then(|item| match T::add(slot, item) {
                 true => Ok(()),
                 false => Err(ReadReason::Repeated.into()),
             }),
@@ -387,7 +393,12 @@ impl<'s> Reader<'s> {
     /// # Errors
     /// The content is not of this type.
     pub fn element<T: Message>(&mut self, name: &'static str) -> Result<T, ReadError> {
-        T::read(self).map_err(|error| error.inside(name))
+        let read = match self.source.is_nil() {
+            Err(error) => Err(error),
+            Ok(true) => Err(ReadReason::Nil.into()),
+            Ok(false) => T::read(self),
+        };
+        read.map_err(|error| error.inside(name))
     }
 
     /// Reads the child whose start was read into the field of its choice.

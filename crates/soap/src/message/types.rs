@@ -311,12 +311,21 @@ impl Fields<'_> {
         if !self.is_qualified {
             element = with(element, "form", "unqualified");
         }
+        if T::IS_NILLABLE {
+            element = with(element, "nillable", "true");
+        }
         let element = notes.on(occurring::<T>(element));
         self.add(element);
     }
 
     /// Declares a field whose elements are a choice.
     pub fn choice<T: Field<Item: Choice>>(&mut self) {
+        const {
+            assert!(
+                !T::IS_NILLABLE,
+                "an alternative of a choice is not nil: `Vec<Option<_>>` is `Vec<_>` here"
+            );
+        };
         let group = std::mem::replace(&mut self.group, occurring::<T>(xs("choice")));
         T::Item::declare_alternatives(self);
         let choice = std::mem::replace(&mut self.group, group);

@@ -6,10 +6,13 @@ use std::fmt::{self, Write as _};
 use chappe_xml::text::escape;
 use chappe_xml::{Error, Event, EventSink, Name, Namespace, Value};
 
+use super::reader::{INSTANCE, NIL};
 use super::{AttributeField, Choice, Field, Message, Text};
 
 /// The prefix of a message's namespace.
 const PREFIX: &str = "m";
+/// The prefix of the namespace of `xsi:nil`.
+const INSTANCE_PREFIX: &str = "i";
 
 /// Writes messages in one namespace: as text straight into a buffer, or to an event sink, such as the
 /// builder of a tree or an EXI writer.
@@ -80,7 +83,10 @@ impl<'s> Writer<'s> {
     /// Those of the sink.
     pub fn field<T: Field>(&mut self, name: &'static str, field: &T) -> Result<(), Error> {
         let mut items = field.items();
-        items.try_for_each(|item| self.element(name, item))
+        items.try_for_each(|item| match item {
+            Some(item) => self.element(name, item),
+            None => self.nil(name),
+        })
     }
 
     /// Writes a field whose elements are a choice.
@@ -88,7 +94,7 @@ impl<'s> Writer<'s> {
     /// # Errors
     /// Those of the sink.
     pub fn choice<T: Field<Item: Choice>>(&mut self, field: &T) -> Result<(), Error> {
-        let mut items = field.items();
+        let mut items = field.items().flatten();
         items.try_for_each(|item| item.write_alternative(self))
     }
 
@@ -145,11 +151,45 @@ impl<'s> Writer<'s> {
     /// # Errors
     /// Those of the sink.
     pub fn element<T: Message>(&mut self, name: &'static str, message: &T) -> Result<(), Error> {
+        self.start(name)?;
+        self.content(name, message)
+    }
+
+    /// Writes a child of the open element that has no value.
+    fn nil(&mut self, name: &'static str) -> Result<(), Error> {
+        self.start(name)?;
+        match &mut self.sink {
+            Sink::Text(text) => {
+                // The start tag is open again.
+                text.pop();
+                for part in [" xmlns:", INSTANCE_PREFIX, "=\"", INSTANCE, "\" "] {
+                    text.push_str(part);
+                }
+                for part in [INSTANCE_PREFIX, ":", NIL, "=\"true\"/>"] {
+                    text.push_str(part);
+                }
+                Ok(())
+            }
+            Sink::Events(sink) => {
+                sink.event(Event::Namespace {
+                    prefix: Cow::Borrowed(INSTANCE_PREFIX),
+                    namespace: Cow::Borrowed(INSTANCE),
+                })?;
+                let nil = Name::new(INSTANCE, NIL);
+                sink.event(Event::Attribute(nil, Value::Boolean(true)))?;
+                sink.event(Event::EndElement)
+            }
+        }
+    }
+
+    /// Writes the start of a child of the open element.
+    fn start(&mut self, name: &'static str) -> Result<(), Error> {
         match (&mut self.sink, self.other) {
             (Sink::Text(text), None) => {
                 for part in ["<", PREFIX, ":", name, ">"] {
                     text.push_str(part);
                 }
+                Ok(())
             }
             (Sink::Text(text), Some(namespace)) => {
                 for part in ["<", name, " xmlns=\""] {
@@ -157,15 +197,15 @@ impl<'s> Writer<'s> {
                 }
                 escape(text, namespace, true);
                 text.push_str("\">");
+                Ok(())
             }
             (Sink::Events(sink), other) => {
                 let other = other.map(Namespace::constant);
                 let namespace = other.unwrap_or_else(|| self.namespace.clone());
                 let local = Cow::Borrowed(name);
-                sink.event(Event::StartElement(Name { namespace, local }))?;
+                sink.event(Event::StartElement(Name { namespace, local }))
             }
         }
-        self.content(name, message)
     }
 
     /// Writes the content of the open element, and its end.

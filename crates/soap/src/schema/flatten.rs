@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use chappe_xml::Name;
 
-use super::parse::{Attribute, Complex, Content, Declaration, Definition, Document, Notes, Simple};
+use super::declaration::{Attribute, Complex, Content, Declaration, Definition, Notes, Simple};
+use super::set::Document;
 use super::{
     FieldPlace, FlatField, FlatType, NAMESPACE, NotFlat, NotFlatReason, Schemas, Work, XsdType,
     parse_duration,

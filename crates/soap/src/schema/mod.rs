@@ -11,23 +11,26 @@
 //! identity constraints, substitution groups and redefinitions.
 
 mod compose;
+mod declaration;
 mod flat;
 mod flatten;
 mod generate;
 mod model;
 mod parse;
+mod set;
 mod time;
 mod values;
 mod work;
 
 pub use compose::{Argument, ComposeError, ComposeReason};
+pub use declaration::{Facets, Occurs};
 pub use flat::{FieldPlace, FlatField, FlatType, NotFlat, NotFlatReason, ValueFamily, XsdType};
 pub use generate::to_schema;
 pub use model::{
     AttributeModel, ComplexType, ElementModel, Model, Part, SimpleType, TypeContent, TypeId,
     TypeModel,
 };
-pub use parse::{Facets, Occurs, SchemaError, SchemaReference, Schemas};
+pub use set::{SchemaError, SchemaReference, Schemas};
 pub use time::{format_date_time, format_duration, parse_date_time, parse_duration};
 pub use work::Work;
 

@@ -7,10 +7,10 @@ use std::collections::{HashMap, VecDeque};
 
 use chappe_xml::Name;
 
-use super::parse::{
-    Attribute, Complex, Content, Declaration, Definition, Document, GroupKind, Notes, Particle,
-    Simple,
+use super::declaration::{
+    Attribute, Complex, Content, Declaration, Definition, GroupKind, Notes, Particle, Simple,
 };
+use super::set::Document;
 use super::{Facets, NAMESPACE, NotFlatReason, Occurs, Schemas, Work, XsdType};
 
 /// Steps of derivation and nesting of groups. Default 16, as in flat types.

@@ -1,108 +1,29 @@
 //! Parsing of schema documents into declarations with resolved names.
 
-use std::cmp::Ordering;
-
 use chappe_xml::{Element, Name, Namespace};
 
+use super::declaration::{
+    Attribute, Complex, Content, Declaration, Definition, Facets, GroupKind, Notes, Occurs,
+    Particle, Simple,
+};
 use super::{ANNOTATIONS, NAMESPACE, SAWSDL};
 use crate::scope::Scoped;
 
-/// Schema documents in one set. Default 256: an SDC provider has 8.
-const DOCUMENTS_MAX: usize = 256;
-/// Bytes of a target namespace, which is part of all names of the document. Default 1,024, as in
-/// the XML reader.
-const NAMESPACE_BYTES_MAX: usize = 1_024;
 /// Nesting of declarations and definitions, below the XML reader's own limit.
 const NESTING_MAX: usize = 32;
 
-/// A schema document cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SchemaError {
-    /// The root element is not a schema.
-    #[error("{0} is not an XML Schema")]
-    NotSchema(Name),
-    /// The set has too many documents or references.
-    #[error("more than {DOCUMENTS_MAX} schema documents, imports and includes")]
-    TooMany,
-    /// The target namespace exceeds the limit.
-    #[error("the target namespace exceeds {NAMESPACE_BYTES_MAX} bytes")]
-    LongNamespace,
+/// The document's defaults for its declarations.
+pub(super) struct Defaults<'a> {
+    pub(super) target_namespace: &'a Namespace,
+    pub(super) qualified_elements: bool,
+    pub(super) qualified_attributes: bool,
 }
 
-/// A reference to another schema document.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SchemaReference {
-    /// The namespace of an import; for an include, that of the including document.
-    pub namespace: String,
-    /// The document's location; often relative, often absent.
-    pub location: Option<String>,
-}
-
-/// A set of schema documents.
-///
-/// ```
-/// use chappe_soap::schema::Schemas;
-/// use chappe_xml::{Element, Name, Namespace};
-/// let document = br#"<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" xmlns:t="urn:t"
-///     targetNamespace="urn:t" elementFormDefault="qualified">
-///   <xs:element name="Report"><xs:complexType><xs:sequence>
-///     <xs:element name="Temperature" type="xs:double"/>
-///   </xs:sequence></xs:complexType></xs:element>
-/// </xs:schema>"#;
-/// let mut schemas = Schemas::default();
-/// schemas.add("report.xsd", &Element::parse(document)?)?;
-/// let flat = schemas.flat(&Name::new("urn:t", "Report"))?;
-/// assert_eq!(flat.fields[0].data_type.local(), "double");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug, Clone, Default)]
-pub struct Schemas {
-    pub(super) documents: Vec<Document>,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Document {
-    pub(super) file: String,
-    target_namespace: Namespace,
-    // Each list is sorted by name for binary search.
-    elements: Vec<Declaration>,
-    attributes: Vec<Attribute>,
-    /// Attribute groups, represented as types without elements.
-    groups: Vec<(String, Complex)>,
-    /// Groups of elements, as types without attributes.
-    model_groups: Vec<(String, Complex)>,
-    types: Vec<(String, Definition)>,
-    /// Whether the reference is an include, and the reference.
-    references: Vec<(bool, SchemaReference)>,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Declaration {
-    pub(super) name: Name,
-    pub(super) content: Content,
-    pub(super) occurs: Occurs,
-    pub(super) is_abstract: bool,
-    pub(super) is_nillable: bool,
-    pub(super) notes: Notes,
-}
-
-/// The least and the largest number of occurrences; `None` is any number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Occurs {
-    /// The least number.
-    pub min: u32,
-    /// The largest number.
-    pub max: Option<u32>,
+pub(super) fn is_xsd(element: &Element, local: &str) -> bool {
+    element.name.is(NAMESPACE, local)
 }
 
 impl Occurs {
-    /// Exactly once.
-    pub const ONCE: Self = Self {
-        min: 1,
-        max: Some(1),
-    };
-
     /// Those of `minOccurs` and `maxOccurs`. A number that is not readable counts as absent.
     fn of(scope: &Scoped<'_>) -> Self {
         let number = |text: &str| text.parse().ok();
@@ -115,84 +36,6 @@ impl Occurs {
             },
         }
     }
-
-    /// Whether there may be none.
-    #[must_use]
-    pub const fn is_optional(self) -> bool {
-        self.min == 0
-    }
-
-    /// Whether there may be several.
-    #[must_use]
-    pub fn is_repeated(self) -> bool {
-        self.max.is_none_or(|max| max > 1)
-    }
-}
-
-/// A part of a content model.
-#[derive(Debug, Clone)]
-pub(super) enum Particle {
-    Element(Box<Declaration>),
-    Group(GroupKind, Occurs, Vec<Particle>),
-    /// `xs:group` with the name of its definition.
-    Reference(Occurs, Name),
-    Any(Occurs),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum GroupKind {
-    /// A sequence, or elements in any order.
-    Sequence,
-    Choice,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Attribute {
-    pub(super) name: Name,
-    pub(super) content: Content,
-    pub(super) required: bool,
-    pub(super) notes: Notes,
-}
-
-/// The content of an element or attribute.
-#[derive(Debug, Clone)]
-pub(super) enum Content {
-    Named(Name),
-    Inline(Box<Definition>),
-    /// `ref` to a global declaration.
-    Reference(Name),
-    /// A QName with an undeclared prefix.
-    Unbound(String),
-    Anything,
-}
-
-#[derive(Debug, Clone)]
-pub(super) enum Definition {
-    Simple(Simple, Notes),
-    Complex(Box<Complex>),
-}
-
-#[derive(Debug, Clone)]
-pub(super) enum Simple {
-    Restriction(Content, Box<Facets>),
-    List(Content),
-    Union(Vec<Content>),
-}
-
-/// The limits of a simple type (XML Schema part 2, section 4.3). Patterns, white space and digits are
-/// not read.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Facets {
-    /// The permitted values; empty permits all values of the type.
-    pub enumeration: Vec<String>,
-    /// The least value, and whether it is itself permitted.
-    pub min: Option<(String, bool)>,
-    /// The largest value, and whether it is itself permitted.
-    pub max: Option<(String, bool)>,
-    /// The least length in characters, bytes or items.
-    pub min_length: Option<u64>,
-    /// The largest length in characters, bytes or items.
-    pub max_length: Option<u64>,
 }
 
 impl Facets {
@@ -221,209 +64,6 @@ impl Facets {
             }
         }
         facets
-    }
-}
-
-#[derive(Debug, Clone, Default)]
-pub(super) struct Complex {
-    /// The extended type.
-    pub(super) base: Option<Content>,
-    pub(super) simple_content: bool,
-    pub(super) mixed: bool,
-    pub(super) is_abstract: bool,
-    pub(super) is_restricted: bool,
-    /// Documentation for people.
-    pub(super) doc: Option<String>,
-    pub(super) content: Vec<Particle>,
-    /// Limits of text that is restricted.
-    pub(super) facets: Facets,
-    pub(super) attributes: Vec<Attribute>,
-    /// Attribute groups of the type.
-    pub(super) groups: Vec<Name>,
-}
-
-/// Annotations of a declaration.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Notes {
-    pub(super) doc: Option<String>,
-    pub(super) model_reference: Vec<String>,
-    pub(super) unit: Option<String>,
-    pub(super) sample_period: Option<String>,
-}
-
-/// The document's defaults for its declarations.
-struct Defaults<'a> {
-    target_namespace: &'a Namespace,
-    qualified_elements: bool,
-    qualified_attributes: bool,
-}
-
-fn is_xsd(element: &Element, local: &str) -> bool {
-    element.name.is(NAMESPACE, local)
-}
-
-impl Schemas {
-    /// Adds a document; `file` is its name in error messages.
-    ///
-    /// # Errors
-    /// [`SchemaError`] if it is not a schema, or the set is full.
-    pub fn add(&mut self, file: &str, root: &Element) -> Result<(), SchemaError> {
-        if !is_xsd(root, "schema") {
-            return Err(SchemaError::NotSchema(root.name.clone()));
-        }
-        if self.documents.len() == DOCUMENTS_MAX {
-            return Err(SchemaError::TooMany);
-        }
-        let scope = Scoped::root(root);
-        let target_namespace = scope.attribute("targetNamespace").unwrap_or_default();
-        if target_namespace.len() > NAMESPACE_BYTES_MAX {
-            return Err(SchemaError::LongNamespace);
-        }
-        let target_namespace = Namespace::from(target_namespace.to_owned());
-        let defaults = Defaults {
-            target_namespace: &target_namespace,
-            qualified_elements: scope.attribute("elementFormDefault") == Some("qualified"),
-            qualified_attributes: scope.attribute("attributeFormDefault") == Some("qualified"),
-        };
-        let mut document = Document {
-            file: file.to_owned(),
-            target_namespace: target_namespace.clone(),
-            elements: Vec::new(),
-            attributes: Vec::new(),
-            groups: Vec::new(),
-            model_groups: Vec::new(),
-            types: Vec::new(),
-            references: Vec::new(),
-        };
-        for child in root.elements() {
-            document.add(&scope.child(child), &defaults);
-        }
-        let references = self.documents.iter().map(|known| known.references.len());
-        if references.sum::<usize>() + document.references.len() > DOCUMENTS_MAX {
-            return Err(SchemaError::TooMany);
-        }
-        document.sort();
-        self.documents.push(document);
-        Ok(())
-    }
-
-    /// Referenced documents that are not in the set. Imports are compared by namespace, includes by
-    /// the end of the file name.
-    #[must_use]
-    pub fn missing(&self) -> Vec<SchemaReference> {
-        let mut missing: Vec<SchemaReference> = Vec::new();
-        let references = self
-            .documents
-            .iter()
-            .flat_map(|document| &document.references);
-        for (include, reference) in references {
-            let location = reference.location.as_deref().unwrap_or_default();
-            let is_present = self.documents.iter().any(|document| match include {
-                true => document.file.ends_with(location),
-                false => document.target_namespace == *reference.namespace,
-            });
-            if !is_present && !missing.contains(reference) {
-                missing.push(reference.clone());
-            }
-        }
-        missing
-    }
-
-    /// The global elements of all documents.
-    pub fn elements(&self) -> impl Iterator<Item = &Name> {
-        let declarations = self
-            .documents
-            .iter()
-            .flat_map(|document| &document.elements);
-        declarations.map(|declaration| &declaration.name)
-    }
-
-    pub(super) fn element(&self, name: &Name) -> Option<(&Document, &Declaration)> {
-        self.documents.iter().find_map(|document| {
-            let found = find(&document.elements, |element| element.name.cmp(name));
-            found.map(|element| (document, element))
-        })
-    }
-
-    pub(super) fn attribute(&self, name: &Name) -> Option<&Attribute> {
-        let mut documents = self.documents.iter();
-        documents.find_map(|document| find(&document.attributes, |known| known.name.cmp(name)))
-    }
-
-    pub(super) fn group(&self, name: &Name) -> Option<(&Document, &Complex)> {
-        self.in_namespace(name).find_map(|document| {
-            let found = find(&document.groups, |(local, _)| (**local).cmp(&*name.local));
-            found.map(|(_, group)| (document, group))
-        })
-    }
-
-    pub(super) fn model_group(&self, name: &Name) -> Option<(&Document, &Complex)> {
-        self.in_namespace(name).find_map(|document| {
-            let groups = &document.model_groups;
-            let found = find(groups, |(local, _)| (**local).cmp(&*name.local));
-            found.map(|(_, group)| (document, group))
-        })
-    }
-
-    pub(super) fn definition(&self, name: &Name) -> Option<(&Document, &Definition)> {
-        self.in_namespace(name).find_map(|document| {
-            let found = find(&document.types, |(local, _)| (**local).cmp(&*name.local));
-            found.map(|(_, definition)| (document, definition))
-        })
-    }
-
-    fn in_namespace(&self, name: &Name) -> impl Iterator<Item = &Document> {
-        let documents = self.documents.iter();
-        documents.filter(|document| document.target_namespace == name.namespace)
-    }
-}
-
-/// The first matching entry of a sorted list.
-fn find<T>(sorted: &[T], compare: impl Fn(&T) -> Ordering) -> Option<&T> {
-    let index = sorted.partition_point(|entry| compare(entry).is_lt());
-    sorted.get(index).filter(|entry| compare(entry).is_eq())
-}
-
-impl Document {
-    fn sort(&mut self) {
-        self.elements
-            .sort_by(|one, other| one.name.cmp(&other.name));
-        self.attributes
-            .sort_by(|one, other| one.name.cmp(&other.name));
-        self.groups.sort_by(|one, other| one.0.cmp(&other.0));
-        self.model_groups.sort_by(|one, other| one.0.cmp(&other.0));
-        self.types.sort_by(|one, other| one.0.cmp(&other.0));
-    }
-
-    fn add(&mut self, scope: &Scoped<'_>, defaults: &Defaults<'_>) {
-        let name = scope.attribute("name").map(str::to_owned);
-        match (&*scope.element.name.local, name) {
-            _ if scope.element.name.namespace != NAMESPACE => {}
-            ("element", Some(_)) => self.elements.extend(declaration(scope, defaults, true, 0)),
-            ("attribute", Some(_)) => self.attributes.extend(attribute(scope, defaults, true)),
-            (kind @ ("attributeGroup" | "group"), Some(name)) => {
-                let mut group = Complex::default();
-                group.content(scope, defaults, 0);
-                match kind {
-                    "group" => self.model_groups.push((name, group)),
-                    _ => self.groups.push((name, group)),
-                }
-            }
-            ("simpleType", Some(name)) => self.types.push((name, simple(scope, 0))),
-            ("complexType", Some(name)) => self.types.push((name, complex(scope, defaults, 0))),
-            (kind @ ("import" | "include"), _) => {
-                let namespace = match kind {
-                    "import" => scope.attribute("namespace").unwrap_or_default(),
-                    _ => &**defaults.target_namespace,
-                };
-                let reference = SchemaReference {
-                    namespace: namespace.to_owned(),
-                    location: scope.attribute("schemaLocation").map(str::to_owned),
-                };
-                self.references.push((kind == "include", reference));
-            }
-            _ => {}
-        }
     }
 }
 
@@ -462,7 +102,7 @@ fn reference(scope: &Scoped<'_>, text: &str) -> Content {
 }
 
 /// Parses an `xs:element`; `None` if it has neither name nor reference.
-fn declaration(
+pub(super) fn declaration(
     scope: &Scoped<'_>,
     defaults: &Defaults<'_>,
     global: bool,
@@ -513,7 +153,11 @@ fn element_content(scope: &Scoped<'_>, defaults: &Defaults<'_>, nesting: usize) 
 }
 
 /// Parses an `xs:attribute`; `None` if it is prohibited or has neither name nor reference.
-fn attribute(scope: &Scoped<'_>, defaults: &Defaults<'_>, global: bool) -> Option<Attribute> {
+pub(super) fn attribute(
+    scope: &Scoped<'_>,
+    defaults: &Defaults<'_>,
+    global: bool,
+) -> Option<Attribute> {
     if scope.attribute("use") == Some("prohibited") {
         return None;
     }
@@ -545,7 +189,7 @@ fn attribute(scope: &Scoped<'_>, defaults: &Defaults<'_>, global: bool) -> Optio
     })
 }
 
-fn simple(scope: &Scoped<'_>, nesting: usize) -> Definition {
+pub(super) fn simple(scope: &Scoped<'_>, nesting: usize) -> Definition {
     let notes = notes(scope.element);
     let inline = |scope: &Scoped<'_>| {
         let child = scope
@@ -592,7 +236,7 @@ fn simple(scope: &Scoped<'_>, nesting: usize) -> Definition {
     )
 }
 
-fn complex(scope: &Scoped<'_>, defaults: &Defaults<'_>, nesting: usize) -> Definition {
+pub(super) fn complex(scope: &Scoped<'_>, defaults: &Defaults<'_>, nesting: usize) -> Definition {
     let mut complex = Complex {
         mixed: scope.attribute("mixed") == Some("true"),
         is_abstract: scope.attribute("abstract") == Some("true"),
@@ -604,7 +248,7 @@ fn complex(scope: &Scoped<'_>, defaults: &Defaults<'_>, nesting: usize) -> Defin
         .elements()
         .find(|child| is_xsd(child, "simpleContent") || is_xsd(child, "complexContent"));
     let Some(content) = content else {
-        complex.content(scope, defaults, nesting);
+        complex.add_content(scope, defaults, nesting);
         return Definition::Complex(Box::new(complex));
     };
     let outer = scope.child(content);
@@ -614,12 +258,12 @@ fn complex(scope: &Scoped<'_>, defaults: &Defaults<'_>, nesting: usize) -> Defin
         let inner = outer.child(child);
         if is_xsd(child, "extension") {
             complex.base = Some(type_reference(&inner, "base").unwrap_or(Content::Anything));
-            complex.content(&inner, defaults, nesting);
+            complex.add_content(&inner, defaults, nesting);
         } else if is_xsd(child, "restriction") {
             complex.is_restricted = true;
             complex.base = type_reference(&inner, "base");
             complex.facets = Facets::of(child);
-            complex.content(&inner, defaults, nesting);
+            complex.add_content(&inner, defaults, nesting);
         }
     }
     Definition::Complex(Box::new(complex))
@@ -627,7 +271,12 @@ fn complex(scope: &Scoped<'_>, defaults: &Defaults<'_>, nesting: usize) -> Defin
 
 impl Complex {
     /// Adds the particles and attributes below `scope`.
-    fn content(&mut self, scope: &Scoped<'_>, defaults: &Defaults<'_>, nesting: usize) {
+    pub(super) fn add_content(
+        &mut self,
+        scope: &Scoped<'_>,
+        defaults: &Defaults<'_>,
+        nesting: usize,
+    ) {
         self.content.extend(particles(scope, defaults, nesting));
         for child in scope.element.elements() {
             let inner = scope.child(child);
@@ -638,49 +287,6 @@ impl Complex {
                 _ => {}
             }
         }
-    }
-
-    /// The elements of a content model that is one sequence.
-    pub(super) fn elements(&self) -> impl Iterator<Item = &Declaration> {
-        self.sequence().filter_map(|particle| match particle {
-            Particle::Element(element) => Some(&**element),
-            _ => None,
-        })
-    }
-
-    /// Whether the sequence has a required wildcard.
-    pub(super) fn has_wildcard(&self) -> bool {
-        let mut particles = self.sequence();
-        particles.any(|particle| matches!(particle, Particle::Any(occurs) if occurs.min > 0))
-    }
-
-    fn sequence(&self) -> impl Iterator<Item = &Particle> {
-        let groups = self.content.iter().map(|particle| match particle {
-            Particle::Group(GroupKind::Sequence, _, particles) => particles.as_slice(),
-            _ => &[],
-        });
-        groups.flatten()
-    }
-
-    /// A construct of the content model that is never flat.
-    pub(super) fn not_flat_construct(&self) -> Option<&'static str> {
-        let inside = self.sequence().filter_map(|particle| match particle {
-            Particle::Group(GroupKind::Sequence, ..) => Some("a nested sequence"),
-            other => construct(other),
-        });
-        let outside = self.content.iter().filter_map(construct);
-        outside.chain(inside).last()
-    }
-}
-
-fn construct(particle: &Particle) -> Option<&'static str> {
-    match particle {
-        Particle::Group(GroupKind::Sequence, occurs, _) => {
-            (occurs.max != Some(1)).then_some("a repeated sequence")
-        }
-        Particle::Group(GroupKind::Choice, ..) => Some("xs:choice"),
-        Particle::Reference(..) => Some("xs:group"),
-        Particle::Element(_) | Particle::Any(_) => None,
     }
 }
 

@@ -3,6 +3,7 @@
 mod envelope;
 mod lazy;
 mod message;
+mod nil;
 mod rust;
 mod schema;
 mod security;

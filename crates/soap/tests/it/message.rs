@@ -7,11 +7,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use chappe_soap::message::{
     self, Fault, Faults, Message, ReadError, Samples, Types, TypesError, Writer,
 };
-use chappe_soap::schema::{FieldPlace, Schemas, XsdType};
+use chappe_soap::schema::{FieldPlace, Model, Part, Schemas, TypeContent, XsdType};
 use chappe_xml::{Element, Limits, Name, Namespace, text};
 use proptest::prelude::*;
 
-const NAMESPACE: &str = "https://example.org/everything";
+pub(crate) const NAMESPACE: &str = "https://example.org/everything";
 
 /// The state of a pump.
 #[derive(Message, Debug, Clone, Copy, PartialEq)]
@@ -49,6 +49,8 @@ struct Everything {
     #[sample_period_ms(4)]
     wave: Samples<f64>,
     counts: Vec<i32>,
+    #[unit("Cel")]
+    probes: Vec<Option<f64>>,
     limits: Vec<Range>,
     inner: Option<Crate>,
 }
@@ -59,11 +61,11 @@ struct Crate {
     label: Option<String>,
 }
 
-fn namespace() -> Namespace {
+pub(crate) fn namespace() -> Namespace {
     NAMESPACE.into()
 }
 
-fn text_of<T: Message>(name: &str, message: &T) -> String {
+pub(crate) fn text_of<T: Message>(name: &str, message: &T) -> String {
     let mut writer = text::Writer::default();
     Writer::new(&mut writer, &namespace())
         .root(name, message)
@@ -71,7 +73,7 @@ fn text_of<T: Message>(name: &str, message: &T) -> String {
     writer.finish().unwrap()
 }
 
-fn from_text<T: Message>(name: &str, text: &[u8]) -> Result<T, ReadError> {
+pub(crate) fn from_text<T: Message>(name: &str, text: &[u8]) -> Result<T, ReadError> {
     let mut reader = text::Reader::new(text, Limits::default())?;
     message::from_source(&namespace(), name, &mut reader, Limits::default())
 }
@@ -111,6 +113,7 @@ prop_compose! {
         picture in proptest::collection::vec(any::<u8>(), 0..40),
         wave in proptest::collection::vec(-1e6..1e6, 0..40),
         counts in proptest::collection::vec(any::<i32>(), 0..5),
+        probes in proptest::collection::vec(proptest::option::of(-1e9..1e9), 0..4),
         limits in proptest::collection::vec(limits(), 0..3),
         inner in proptest::option::of(boxes()),
     ) -> Everything {
@@ -118,7 +121,7 @@ prop_compose! {
         let at = if at < 0 { UNIX_EPOCH - distance } else { UNIX_EPOCH + distance };
         Everything {
             running, r#type, mode, small, large, ratio, age: Duration::from_nanos(age), at, picture,
-            wave: Samples(wave), counts, limits, inner,
+            wave: Samples(wave), counts, probes, limits, inner,
         }
     }
 }
@@ -257,66 +260,6 @@ struct Outer {
     a: Range,
 }
 
-#[derive(Message, Debug, PartialEq)]
-struct Sized {
-    #[attribute]
-    unit: Option<String>,
-    #[text]
-    size: f64,
-}
-
-#[derive(Message, Debug, PartialEq)]
-struct Reading {
-    celsius: Option<f64>,
-    size: Option<Sized>,
-    note: String,
-}
-
-#[test]
-fn an_optional_element_that_is_nil_has_no_value() {
-    const NIL: &str = "xmlns:i='http://www.w3.org/2001/XMLSchema-instance' i:nil";
-    let read = |content: &str| {
-        let text = format!("<R xmlns='{NAMESPACE}'>{content}</R>");
-        let tree = from_text::<Reading>("R", text.as_bytes());
-        let limits = Limits::default();
-        let direct = message::from_text(&namespace(), "R", text.as_bytes(), limits);
-        assert_eq!(tree, direct, "{content}");
-        direct.map_err(|error| error.to_string())
-    };
-    let nothing = Reading {
-        celsius: None,
-        size: None,
-        note: String::new(),
-    };
-    for content in [
-        format!("<celsius {NIL}='true'/><size unit='m' {NIL}=' 1 '></size><note/>"),
-        "<note/>".to_owned(),
-    ] {
-        assert_eq!(read(&content).as_ref(), Ok(&nothing), "{content}");
-    }
-    let sized = read(&format!("<size unit='m' {NIL}='false'>2</size><note/>")).unwrap();
-    let (unit, size) = (Some("m".to_owned()), 2.0);
-    assert_eq!(sized.size, Some(Sized { unit, size }));
-    for (content, error) in [
-        (
-            format!("<celsius {NIL}='true'>1</celsius><note/>"),
-            "R/celsius: \"1\" is not a valid content of an element that is nil",
-        ),
-        (
-            format!("<celsius {NIL}='true'><a/></celsius><note/>"),
-            "R/celsius has an element where a value is expected",
-        ),
-        // Without the namespace it is any attribute.
-        (
-            "<celsius nil='true'/><note/>".to_owned(),
-            "R/celsius: \"\" is not a valid xs:double",
-        ),
-    ] {
-        assert_eq!(read(&content), Err(error.to_owned()));
-    }
-    assert!(!text_of("R", &nothing).contains("nil"));
-}
-
 #[test]
 fn a_long_message_is_limited() {
     let mut text = format!("<B xmlns='{NAMESPACE}'>");
@@ -352,26 +295,73 @@ fn one_name_for_two_types_is_refused() {
 enum Refused {
     /// the value is out of range
     OutOfRange(Range),
+    TooHot {
+        #[unit("Cel")]
+        celsius: f64,
+        #[attribute]
+        sensor: Option<String>,
+        limits: Vec<Option<Range>>,
+    },
     NotNow,
 }
 
-#[test]
-fn faults_survive_a_message() {
+fn refusals() -> [Refused; 3] {
     let limits = Range {
         low: 1.0,
         high: None,
     };
-    for sent in [Refused::OutOfRange(limits), Refused::NotNow] {
-        let fault = sent.to_fault(&namespace());
+    let hot = Refused::TooHot {
+        celsius: 90.5,
+        sensor: Some("coil".into()),
+        limits: vec![None, Some(limits.clone())],
+    };
+    [Refused::OutOfRange(limits), hot, Refused::NotNow]
+}
+
+#[test]
+fn faults_survive_a_message() {
+    for (sent, expected) in refusals().into_iter().zip(refusals()) {
+        let fault = sent.into_fault(&namespace());
         let text = fault.to_element().to_text();
         let parsed = Element::parse(text.as_bytes()).unwrap();
         let mut read = chappe_soap::Fault::from_element(&parsed).unwrap();
-        assert_eq!(Refused::from_fault(&read, &namespace()), Some(sent));
+        assert_eq!(Refused::from_fault(&read, &namespace()), Some(expected));
         read.subcode = Some(Name::new("urn:other", "NotNow"));
         assert_eq!(Refused::from_fault(&read, &namespace()), None);
     }
-    let reason = Refused::NotNow.to_fault(&namespace()).reason;
+    let reason = Refused::NotNow.into_fault(&namespace()).reason;
     assert_eq!(reason, "not now");
+}
+
+#[test]
+fn the_named_fields_of_a_fault_are_a_type_of_the_schema() {
+    let mut types = Types::new(namespace());
+    assert_eq!(
+        Refused::declare(&mut types),
+        ["OutOfRange", "TooHot", "NotNow"]
+    );
+    let mut schemas = Schemas::default();
+    schemas
+        .add("faults.xsd", &types.to_schema().unwrap())
+        .unwrap();
+    let mut model = Model::new(&schemas);
+    let hot = model.element(&Name::new(NAMESPACE, "TooHot")).unwrap();
+    let TypeContent::Complex(content) = &model.type_of(hot.data_type).content else {
+        panic!("it has fields")
+    };
+    assert_eq!(content.attributes[0].name.local, "sensor");
+    let Some(Part::Element(celsius)) = content.parts.first() else {
+        panic!("{:?}", content.parts)
+    };
+    assert_eq!(celsius.unit.as_deref(), Some("Cel"));
+
+    #[derive(Fault)]
+    enum Other {
+        TooHot { _kelvin: f64 },
+    }
+    Other::declare(&mut types);
+    let error = types.to_schema().unwrap_err();
+    assert!(matches!(error, TypesError::Type { .. }), "{error}");
 }
 
 /// A value with its unit.

@@ -78,7 +78,7 @@ struct Settings {
 enum Signatures {
     /// Signatures are ignored.
     Off,
-    /// They may be absent, and are valid if present.
+    /// A signature may be missing, but must be valid if present.
     Accepted,
     /// Every request has one.
     Required,

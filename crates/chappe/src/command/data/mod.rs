@@ -27,7 +27,8 @@ fn logs(directory: &Path) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
     if let Err(error) = std::fs::read_dir(&log)
         && error.kind() == std::io::ErrorKind::PermissionDenied
     {
-        let failure = Failure::new(format!("cannot read {}: {error}", log.display()));
+        let failure = Failure::new(format!("cannot read {}: {error}", log.display()))
+            .coded("file_unreadable");
         return Err(
             failure.hint("run the command as the user of the node: sudo -u USER chappe data ...")
         );

@@ -32,7 +32,9 @@ fn open(at: &DdsDomain) -> Result<Box<dyn Participant>, Failure> {
 }
 
 fn failure(error: &chappe_dds::DdsError) -> Failure {
-    Failure::new(error.to_string()).hint_if(error.hint())
+    Failure::new(error.to_string())
+        .coded("dds_failed")
+        .hint_if(error.hint())
 }
 
 fn step(participant: &mut dyn Participant, most: Duration) -> Result<(), Failure> {
@@ -44,8 +46,9 @@ fn step(participant: &mut dyn Participant, most: Duration) -> Result<(), Failure
 }
 
 fn patience(at: &DdsDomain) -> Result<Duration, Failure> {
-    Duration::try_from_secs_f64(at.seconds)
-        .map_err(|error| Failure::new(format!("--seconds {}: {error}", at.seconds)))
+    Duration::try_from_secs_f64(at.seconds).map_err(|error| {
+        Failure::new(format!("--seconds {}: {error}", at.seconds)).coded("argument_invalid")
+    })
 }
 
 /// What is known about the type of an end.
@@ -227,7 +230,9 @@ pub(super) fn echo(flags: &DdsEcho, json: bool) -> Outcome {
     let writers = writers_of(&mut *participant, flags)?;
     let Some(first) = writers.first() else {
         let message = format!("no writer of {} in domain {}", flags.topic, flags.at.domain);
-        return Err(Failure::new(message).hint("list the topics: chappe dds topics"));
+        return Err(Failure::new(message)
+            .coded("topic_unknown")
+            .hint("list the topics: chappe dds topics"));
     };
     let topic = Topic::of_any_type(&first.topic.name);
     let mut partitions = flags.partitions.clone();

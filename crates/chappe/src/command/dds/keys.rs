@@ -31,7 +31,9 @@ pub(crate) fn run(flags: &DdsKeys, json: bool) -> Outcome {
             )),
             _ => None,
         };
-        Failure::new(error.to_string()).hint_if(hint)
+        Failure::new(error.to_string())
+            .coded("dds_failed")
+            .hint_if(hint)
     })?;
     if json {
         output::json(&serde_json::json!(files));
@@ -63,7 +65,7 @@ pub(crate) fn run(flags: &DdsKeys, _: bool) -> Outcome {
     let failure = Failure::new(format!(
         "no files for {name} in {} (topics {topics:?}, {days} days): this program was built without DDS Security",
         directory.display()
-    ));
+    )).coded("not_built_in");
     Err(failure
         .hint("build it with `--features dds-security`, or with `full`, which packages have"))
 }

@@ -30,7 +30,8 @@ impl Plant {
         let program = std::env::current_exe()?;
         let (mut devices, mut inputs) = (Vec::new(), Vec::new());
         for (index, description) in descriptions.iter().enumerate() {
-            let last = u8::try_from(index + 1).map_err(|_| Failure::new("too many devices"))?;
+            let last = u8::try_from(index + 1)
+                .map_err(|_| Failure::new("too many devices").coded("argument_invalid"))?;
             let address = Ipv4Addr::new(127, 0, 1, last);
             let mut child = Command::new(&program)
                 .args(["device", "run", "--end-with-input"])

@@ -24,6 +24,7 @@ pub(crate) fn run(names: &[String], json: bool) -> Outcome {
         let sockets = UdpSockets::bind(&interfaces, &UdpOptions::new(Role::Device), &drops)
             .map_err(|error| {
                 Failure::new(format!("cannot answer: {error}"))
+                    .coded("cannot_listen")
                     .hint("find out which program holds the port: chappe doctor")
             })?;
         let seed = chappe_transport::seed_number()?;

@@ -160,6 +160,7 @@ impl<'a> Elements<'a> {
         if line.values.len() != fields.len() || !fields.iter().all(is_known) {
             return Err(
                 Failure::new("the fields of the stream changed while it was read")
+                    .coded("schema_changed")
                     .hint("repeat the command"),
             );
         }
@@ -173,6 +174,7 @@ impl<'a> Elements<'a> {
                     "field {name:?} of element {} cannot be read",
                     line.number
                 ))
+                .coded("answer_incomplete")
             })
         });
         Ok(StreamElement {

@@ -138,7 +138,9 @@ fn criteria(common: &Common, max_lost: Option<u64>) -> Criteria {
 }
 
 fn failure(error: chappe_perf::Error) -> Failure {
-    Failure::new(error.text).hint_if(error.hint)
+    Failure::new(error.text)
+        .coded("measurement_failed")
+        .hint_if(error.hint)
 }
 
 fn verdict(criteria: &[Criterion], json: bool, complete: bool) -> Outcome {
@@ -278,7 +280,7 @@ impl Reporter {
             let flushed = file.flush();
             if let Some(error) = self.failed.or(flushed.err()) {
                 let text = format!("cannot write {}: {error}", path.display());
-                return Err(Failure::new(text));
+                return Err(Failure::new(text).coded("file_unwritable"));
             }
         }
         Ok(())

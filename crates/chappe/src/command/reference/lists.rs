@@ -33,8 +33,8 @@ pub(super) fn codes() -> String {
         "Everything that fails, is refused or is dropped has a code. Errors of the command line name it in the line \
          `more:`, problems of REST in `code` and `type`, the record of drops (`/api/v1/drops`) in `code`. Metrics and \
          the completeness of a stream show the reason itself: in lower case, with `_` between the words, it is the \
-         code. `chappe explain CODE` prints the same text. A code keeps its meaning. An error of the command line \
-         without a code says everything in its message; UDDI has the error codes of its standard.",
+         code. `chappe explain CODE` prints the same text. The meaning of a code never changes. If an error of the \
+         command line has no code, its message is complete. UDDI uses the error codes of its standard.",
     );
     let mut section = "";
     for one in codes::all() {
@@ -53,8 +53,8 @@ pub(super) fn codes() -> String {
 pub(super) fn sql_functions() -> String {
     let mut page = head(
         "SQL functions",
-        "Queries of stored streams and of virtual sensors may call these functions of SQLite and of Chappe. All are free \
-         of effects, and take time linear in their arguments.",
+        "Queries of stored streams and of virtual sensors may call these functions of SQLite and of Chappe. None has \
+         side effects, and all take time linear in the size of their arguments.",
     );
     let mut group = "";
     for one in FUNCTIONS {

@@ -265,7 +265,9 @@ fn refused(reason: &TroubleReason) -> Failure {
         }
         _ => "leave out --eventing to follow over the connection of this command",
     };
-    Failure::new(reason.to_string()).hint(hint)
+    Failure::new(reason.to_string())
+        .coded("subscription_refused")
+        .hint(hint)
 }
 
 /// Posts a request to the node, whose path is in its `To`.

@@ -14,6 +14,7 @@ use serde_json::Value as Json;
 
 use super::rows::Row;
 use crate::command::export::elements::value;
+use crate::command::text_file;
 use crate::output::Failure;
 
 /// Longest file in bytes; reason: 100,000 elements of some hundred bytes, held whole.
@@ -21,7 +22,7 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// Reads the rows of a file.
 pub(super) fn read(path: &Path, declared: &[Field]) -> Result<Vec<Row>, Failure> {
-    let text = super::text(path, FILE_BYTES_MAX)?;
+    let text = text_file::read(path, FILE_BYTES_MAX)?;
     rows(&path.display().to_string(), &text, declared)
 }
 
@@ -39,7 +40,9 @@ fn rows(file: &str, text: &str, declared: &[Field]) -> Result<Vec<Row>, Failure>
                 "{file}: line 1: column {} has no name of its own",
                 index + 1
             );
-            return Err(Failure::new(message).hint("name each column in the first line"));
+            return Err(Failure::new(message)
+                .coded("input_invalid")
+                .hint("name each column in the first line"));
         }
     }
     let elements = cells(file, names.len(), body)?;
@@ -86,16 +89,19 @@ fn cells(file: &str, columns: usize, body: &str) -> Result<Vec<(u64, StreamEleme
         .and_then(|()| reader.finish(now, &mut lines));
     read.map_err(|broken| {
         Failure::new(format!("{file}: line {}: {}", broken.line, broken.reason))
+            .coded("input_invalid")
     })?;
     if lines.len() > ELEMENTS_MAX {
         let message = format!("{file} has {} rows, more than {ELEMENTS_MAX}", lines.len());
-        return Err(Failure::new(message).hint("cut it into shorter files"));
+        return Err(Failure::new(message)
+            .coded("file_too_large")
+            .hint("cut it into shorter files"));
     }
     let mut elements = Vec::with_capacity(lines.len());
     for line in lines {
-        let element = line
-            .element
-            .map_err(|error| Failure::new(format!("{file}: line {}: {error}", line.line)))?;
+        let element = line.element.map_err(|error| {
+            Failure::new(format!("{file}: line {}: {error}", line.line)).coded("input_invalid")
+        })?;
         elements.push((line.line, element));
     }
     Ok(elements)
@@ -144,7 +150,7 @@ fn row(
         let place = &row.place;
         let wrong = |what: &str| {
             let text = text.unwrap_or_default();
-            Failure::new(format!("{place}: {name}: {text:?} is not {what}"))
+            Failure::new(format!("{place}: {name}: {text:?} is not {what}")).coded("input_invalid")
         };
         match (*name, text) {
             ("epoch" | "sequence", _) => {}

@@ -18,7 +18,7 @@ pub(super) fn read(
 ) -> Result<Vec<TrialStream>, Failure> {
     let path = chappe_node::log_directory(directory);
     let disk = ReadOnlyDisk::open(&path).map_err(|error| {
-        Failure::new(format!("cannot read the log {}: {error}", path.display())).hint(
+        Failure::new(format!("cannot read the log {}: {error}", path.display())).coded("data_unusable").hint(
             "name the data directory of a node (data_directory in its configuration), as its user",
         )
     })?;
@@ -39,7 +39,8 @@ pub(super) fn read(
                 .collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let near = chappe_stream::descriptor::nearest(&one.stream, &names);
-            let failure = Failure::new(format!("the log has no stream {:?}", one.stream));
+            let failure = Failure::new(format!("the log has no stream {:?}", one.stream))
+                .coded("stream_unknown");
             match near {
                 Some(near) => failure.hint(format!("did you mean {near}?")),
                 None => failure.hint(format!(

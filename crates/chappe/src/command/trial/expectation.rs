@@ -110,6 +110,7 @@ pub(super) fn parse(
     let raw: RawFile = toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(1, |span| place(span.start));
         Failure::new(format!("{file}:{line}: {}", error.message()))
+            .coded("expectation_invalid")
             .hint("the format is in: chappe test --help")
     })?;
     let common = super::fields(&raw.fields)?;
@@ -119,9 +120,10 @@ pub(super) fn parse(
         let test = test.into_inner();
         let tolerance = test.tolerance.or(raw.tolerance);
         if tolerance.is_some_and(|it| !it.is_finite() || it < 0.0) {
-            return Err(Failure::new(format!(
-                "{file}:{line}: the tolerance is not zero or above"
-            )));
+            return Err(
+                Failure::new(format!("{file}:{line}: the tolerance is not zero or above"))
+                    .coded("expectation_invalid"),
+            );
         }
         let mut fields = super::fields(&test.fields)?;
         let is_new = |field: &&Field| fields.iter().all(|own| own.name != field.name);
@@ -143,7 +145,8 @@ pub(super) fn parse(
                 if known.iter().all(|field| field.name != *name) {
                     let names: Vec<&str> = known.iter().map(|field| &*field.name).collect();
                     let failure =
-                        Failure::new(format!("{file}:{line}: the output has no field {name:?}"));
+                        Failure::new(format!("{file}:{line}: the output has no field {name:?}"))
+                            .coded("expectation_invalid");
                     return Err(failure.hint(format!("its fields are {}", names.join(", "))));
                 }
             }
@@ -177,7 +180,7 @@ fn source(table: &mut Table, descriptor: &Descriptor, place: &str) -> Result<Str
                 None => "the row names no source".to_owned(),
                 Some(given) => format!("there is no source {given}"),
             };
-            let failure = Failure::new(format!("{place}: {what}"));
+            let failure = Failure::new(format!("{place}: {what}")).coded("expectation_invalid");
             Err(failure.hint(format!("write source = one of {}", known.join(", "))))
         }
     }
@@ -185,7 +188,8 @@ fn source(table: &mut Table, descriptor: &Descriptor, place: &str) -> Result<Str
 
 /// A row, and whether it states a quality.
 fn row(mut table: Table, place: String) -> Result<(Row, bool), Failure> {
-    let wrong = |text: String| Failure::new(format!("{place}: {text}"));
+    let wrong =
+        |text: String| Failure::new(format!("{place}: {text}")).coded("expectation_invalid");
     let time = match table.remove("at") {
         None => None,
         Some(Toml::String(text)) => Some(time(&text).ok_or_else(|| {

@@ -20,7 +20,7 @@ use chappe_stream::{Descriptor, Field};
 use serde::Deserialize as _;
 use serde_json::{Value as Json, json};
 
-use super::stream;
+use super::{stream, text_file};
 use crate::output::Failure;
 
 pub(crate) use attempt::run as attempt;
@@ -28,7 +28,7 @@ pub(crate) use run::run as test;
 
 /// Reads a descriptor: GSN's, if the name of the file ends in `.xml`, else a TOML.
 fn descriptor(path: &Path) -> Result<Descriptor, Failure> {
-    let text = text(path, DESCRIPTOR_BYTES_MAX as u64)?;
+    let text = text_file::read(path, DESCRIPTOR_BYTES_MAX as u64)?;
     let name = path.display().to_string();
     let is_xml = path.extension().is_some_and(|ending| ending == "xml");
     let read = match is_xml {
@@ -41,25 +41,15 @@ fn descriptor(path: &Path) -> Result<Descriptor, Failure> {
     })
 }
 
-/// Reads a file of at most `bytes_max` bytes.
-fn text(path: &Path, bytes_max: u64) -> Result<String, Failure> {
-    let wrong =
-        |error: std::io::Error| Failure::new(format!("cannot read {}: {error}", path.display()));
-    let bytes = std::fs::metadata(path).map_err(wrong)?.len();
-    if bytes > bytes_max {
-        let message = format!("{} is longer than {bytes_max} bytes", path.display());
-        return Err(Failure::new(message).hint("cut it into shorter files"));
-    }
-    std::fs::read_to_string(path).map_err(wrong)
-}
-
 /// Fields that are written as `FIELD:TYPE[:UNIT]`.
 pub(super) fn fields(written: &[String]) -> Result<Vec<Field>, Failure> {
     let field = |text: &String| {
         let json = stream::field(text)?;
         Field::deserialize(json).map_err(|error| {
             let types = "boolean, integer, double, text, bytes and samples";
-            Failure::new(format!("{text:?}: {error}")).hint(format!("the types are {types}"))
+            Failure::new(format!("{text:?}: {error}"))
+                .coded("argument_invalid")
+                .hint(format!("the types are {types}"))
         })
     };
     written.iter().map(field).collect()

@@ -32,7 +32,8 @@ pub(super) fn written(
             }
             Some((alias, _)) => {
                 let known = aliases().collect::<Vec<_>>().join(", ");
-                let failure = Failure::new(format!("the descriptor has no source {alias:?}"));
+                let failure = Failure::new(format!("the descriptor has no source {alias:?}"))
+                    .coded("argument_invalid");
                 return Err(failure.hint(format!("its sources are {known}")));
             }
             None => (only_source(descriptor, flag)?, text.as_str()),
@@ -56,7 +57,8 @@ pub(super) fn wanted(
             continue;
         }
         let Some(stream) = descriptor.stream_of(&source.selection) else {
-            let failure = Failure::new(format!("source {alias:?} names no stream"));
+            let failure =
+                Failure::new(format!("source {alias:?} names no stream")).coded("argument_invalid");
             return Err(failure.hint(format!("add {flag} {alias}=STREAM")));
         };
         found.push(Wanted { alias, stream });
@@ -79,7 +81,8 @@ fn only_source(descriptor: &Descriptor, flag: &str) -> Result<String, Failure> {
     }
     let aliases = descriptor.sources.iter().map(|source| &*source.alias);
     let aliases = aliases.collect::<Vec<_>>().join(", ");
-    let failure = Failure::new(format!("the descriptor has the sources {aliases}"));
+    let failure =
+        Failure::new(format!("the descriptor has the sources {aliases}")).coded("argument_invalid");
     Err(failure.hint(format!("say which one is meant: {flag} ALIAS=...")))
 }
 
@@ -92,6 +95,7 @@ pub(super) fn since(newest: Timestamp, last: Duration) -> Timestamp {
 /// The failure of a range with too many elements.
 pub(super) fn too_many() -> Failure {
     Failure::new(format!("the range has more than {ELEMENTS_MAX} elements"))
+        .coded("too_many_elements")
         .hint("choose a shorter one, such as --last 1m")
 }
 

@@ -143,7 +143,7 @@ fn widen(
             (Some(FieldType::Integer), FieldType::Double) if !is_declared => FieldType::Double,
             (Some(known), found) => {
                 let message = format!("{}: {name} is {found:?}, not {known:?}", row.place);
-                return Err(Failure::new(message).hint(format!(
+                return Err(Failure::new(message).coded("input_invalid").hint(format!(
                     "write values of one type, or declare the field: {name}:TYPE"
                 )));
             }

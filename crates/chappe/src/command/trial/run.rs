@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json};
 use super::expectation::{Difference, Expectation, FILE_BYTES_MAX, differences, parse};
 use super::rows;
 use crate::cli::Test;
+use crate::command::text_file;
 use crate::output::{self, Failure, Outcome};
 
 /// The ending of the names of files with expectations.
@@ -72,6 +73,7 @@ pub(crate) fn run(flags: &Test, json: bool) -> Outcome {
         false if tested.is_empty() => Err(Failure {
             code: 1,
             ..Failure::new(format!("{} has no expectations", flags.at.display()))
+                .coded("expectation_invalid")
                 .hint("write NAME.test.toml next to NAME.toml; its format: chappe test --help")
         }),
         false => Err(Failure::negative()),
@@ -82,6 +84,7 @@ pub(crate) fn run(flags: &Test, json: bool) -> Outcome {
 fn files(at: &Path) -> Result<(Vec<PathBuf>, Vec<String>), Failure> {
     let wrong = |error: std::io::Error| {
         Failure::new(format!("cannot read {}: {error}", at.display()))
+            .coded("file_unreadable")
             .hint("name the directory of the descriptors: chappe test DIR")
     };
     if std::fs::metadata(at).map_err(wrong)?.is_file() {
@@ -89,6 +92,7 @@ fn files(at: &Path) -> Result<(Vec<PathBuf>, Vec<String>), Failure> {
             true => Ok((vec![at.to_owned()], Vec::new())),
             false => Err(
                 Failure::new(format!("{} is not NAME{ENDING}", at.display()))
+                    .coded("argument_invalid")
                     .hint("name the file of expectations, or the directory"),
             ),
         };
@@ -119,7 +123,9 @@ fn files(at: &Path) -> Result<(Vec<PathBuf>, Vec<String>), Failure> {
             "{} has more than {FILES_MAX} files of expectations",
             at.display()
         );
-        return Err(Failure::new(message).hint("divide them into directories"));
+        return Err(Failure::new(message)
+            .coded("too_many_files")
+            .hint("divide them into directories"));
     }
     files.sort();
     for file in &files {
@@ -139,14 +145,15 @@ fn of_file(path: &Path) -> Result<Vec<Tested>, Failure> {
     let base = file.strip_suffix(ENDING).unwrap_or(&file);
     let of = [format!("{base}.toml"), format!("{base}.xml")];
     let Some(of) = of.into_iter().find(|of| Path::new(of).is_file()) else {
-        let failure = Failure::new(format!("{file}: there is no descriptor {base}.toml"));
+        let failure = Failure::new(format!("{file}: there is no descriptor {base}.toml"))
+            .coded("file_not_found");
         return Err(failure.hint("give both files the same name"));
     };
     let descriptor = super::descriptor(Path::new(&of))?;
-    let text = super::text(path, FILE_BYTES_MAX)?;
+    let text = text_file::read(path, FILE_BYTES_MAX)?;
     let tests = parse(&file, &text, &descriptor)?;
     if tests.is_empty() {
-        let failure = Failure::new(format!("{file} has no [[test]]"));
+        let failure = Failure::new(format!("{file} has no [[test]]")).coded("expectation_invalid");
         return Err(failure.hint("its format: chappe test --help"));
     }
     tests

@@ -21,6 +21,8 @@ const UNIT: &str = include_str!("chappe.service");
 const NAME: &str = "chappe.service";
 /// The directory whose presence says that systemd runs (`sd_booted(3)`).
 const SYSTEMD: &str = "/run/systemd/system";
+/// Where packages put units.
+const PACKAGED_UNITS: &str = "/usr/lib/systemd/system";
 /// Where root puts units.
 const SYSTEM_UNITS: &str = "/etc/systemd/system";
 /// Keys of the unit that the manager of a user has a use and the right for.
@@ -39,6 +41,8 @@ const USER_KEYS: &[&str] = &[
     "TimeoutStopSec",
     "UMask",
 ];
+/// Where a service has its data whose configuration belongs to root.
+const STATE_DIRECTORY: &str = "Environment=CHAPPE_DATA_DIRECTORY=/var/lib/chappe";
 /// Permission of others to read a file.
 const OTHERS_READ: u32 = 0o004;
 
@@ -77,6 +81,7 @@ impl Scope {
                 let config = of("XDG_CONFIG_HOME").or_else(|| Some(of("HOME")?.join(".config")));
                 let config = config.ok_or_else(|| {
                     Failure::new("this user has no home directory")
+                        .coded("file_not_found")
                         .hint("set HOME, or install the service as root")
                 })?;
                 config.join("systemd/user")
@@ -94,6 +99,7 @@ impl Scope {
         let shown = arguments.join(" ");
         let done = command.args(arguments).output().map_err(|error| {
             Failure::new(format!("cannot run systemctl {shown}: {error}"))
+                .coded("service_manager_failed")
                 .hint("run the node in the foreground: chappe up")
         })?;
         if done.status.success() {
@@ -104,7 +110,9 @@ impl Scope {
             Self::System => "journalctl -u chappe -n 20",
             Self::User => "journalctl --user -u chappe -n 20",
         };
-        Err(Failure::new(format!("systemctl {shown}: {reason}")).hint(format!("see why: {log}")))
+        Err(Failure::new(format!("systemctl {shown}: {reason}"))
+            .coded("service_manager_failed")
+            .hint(format!("see why: {log}")))
     }
 }
 
@@ -113,7 +121,11 @@ fn need_systemd(instead: &str) -> Outcome {
     if Path::new(SYSTEMD).is_dir() {
         return Ok(());
     }
-    Err(Failure::new(format!("systemd does not run here: there is no {SYSTEMD}")).hint(instead))
+    Err(
+        Failure::new(format!("systemd does not run here: there is no {SYSTEMD}"))
+            .coded("service_manager_failed")
+            .hint(instead),
+    )
 }
 
 fn install(flags: &ServiceInstall, json: bool) -> Outcome {
@@ -132,8 +144,22 @@ fn install(flags: &ServiceInstall, json: bool) -> Outcome {
         file.display()
     ))?;
     // A wrong configuration is refused here, with its line, rather than in the journal.
-    super::config::load(Some(&file), Vec::new())?;
+    let config = super::config::load(Some(&file), Vec::new())?.config;
     let path = scope.unit()?;
+    if !flags.force {
+        refuse_other_service(&scope, &path, &text)?;
+    }
+    if text.contains(STATE_DIRECTORY) && config.data_directory.join("key.pem").exists() {
+        let data = config.data_directory.display();
+        let failure = Failure::new(format!(
+            "{} belongs to root, whose service has its data in /var/lib/chappe, and {data} holds data",
+            file.display()
+        ));
+        return Err(failure.coded("data_unusable").hint(format!(
+            "give both to the user that runs the node: chown -R USER {} {data}",
+            file.display()
+        )));
+    }
     let writable = |failure: Failure| {
         failure.hint(
             "see the unit and put it where your system reads units: chappe service install --print",
@@ -156,6 +182,42 @@ fn install(flags: &ServiceInstall, json: bool) -> Outcome {
     }
     output::progress("next: chappe service status");
     Ok(())
+}
+
+/// Refuses to take the service of another configuration: its node would stop.
+fn refuse_other_service(scope: &Scope, path: &Path, text: &str) -> Outcome {
+    let start = |unit: &str| {
+        let mut lines = unit.lines();
+        lines.find_map(|line| Some(line.strip_prefix("ExecStart=")?.to_owned()))
+    };
+    let packaged = Path::new(PACKAGED_UNITS).join(NAME);
+    let places = [path, &packaged];
+    let places = match scope {
+        Scope::System => &places[..],
+        Scope::User => &places[..1],
+    };
+    let known = places
+        .iter()
+        .find_map(|place| std::fs::read_to_string(place).ok());
+    match known.as_deref().and_then(start) {
+        // Another program with the same configuration is an upgrade.
+        Some(other) if !is_same_node(&other, &start(text).unwrap_or_default()) => {
+            let failure = Failure::new(format!("there is a service already, which runs {other}"));
+            Err(failure.coded("file_exists").hint(
+                "remove it (chappe service uninstall, or the package), or replace it: add --force",
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether two starts differ in no more than the program.
+fn is_same_node(one: &str, other: &str) -> bool {
+    let configuration = |start: &str| {
+        let (_, rest) = start.split_once(" serve ")?;
+        Some(rest.trim_matches('"').to_owned())
+    };
+    configuration(one) == configuration(other)
 }
 
 /// The unit for a program, a configuration and its owner.
@@ -204,7 +266,8 @@ fn user(file: &Path) -> Result<Vec<String>, Failure> {
         let failure = Failure::new(format!(
             "{} belongs to root and no other user can read it; the node does not run as root",
             file.display()
-        ));
+        ))
+        .coded("permission_denied");
         return Err(failure.hint(format!(
             "give it to the user that runs the node: chown -R USER {directory}"
         )));
@@ -214,7 +277,7 @@ fn user(file: &Path) -> Result<Vec<String>, Failure> {
         "DynamicUser=yes",
         "StateDirectory=chappe",
         "StateDirectoryMode=0700",
-        "Environment=CHAPPE_DATA_DIRECTORY=/var/lib/chappe",
+        STATE_DIRECTORY,
     ]
     .map(str::to_owned)
     .into())
@@ -245,7 +308,9 @@ fn quoted(path: &Path) -> Result<String, Failure> {
         .to_str()
         .filter(|text| !text.chars().any(char::is_control));
     let text = text.ok_or_else(|| {
-        Failure::new(format!("a unit cannot name {}", path.display())).hint("rename it")
+        Failure::new(format!("a unit cannot name {}", path.display()))
+            .coded("argument_invalid")
+            .hint("rename it")
     })?;
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
     let escaped = escaped.replace('%', "%%").replace('$', "$$");
@@ -263,7 +328,8 @@ fn uninstall(json: bool) -> Outcome {
     let scope = Scope::of_caller();
     let path = scope.unit()?;
     if !path.exists() {
-        let failure = Failure::new(format!("there is no {}", path.display()));
+        let failure =
+            Failure::new(format!("there is no {}", path.display())).coded("file_not_found");
         return Err(failure.hint(match scope {
             Scope::User => {
                 "a service of the system is removed by root: sudo chappe service uninstall"
@@ -272,8 +338,9 @@ fn uninstall(json: bool) -> Outcome {
         }));
     }
     scope.systemctl(&["disable", "--now", NAME])?;
-    std::fs::remove_file(&path)
-        .map_err(|error| Failure::new(format!("cannot remove {}: {error}", path.display())))?;
+    std::fs::remove_file(&path).map_err(|error| {
+        Failure::new(format!("cannot remove {}: {error}", path.display())).coded("file_unwritable")
+    })?;
     scope.systemctl(&["daemon-reload"])?;
     match json {
         true => output::json(&json!({ "removed": path })),
@@ -361,6 +428,23 @@ mod tests {
             !own.contains("ProtectSystem") && !own.contains("User="),
             "{own}"
         );
+    }
+
+    #[test]
+    fn the_service_of_another_configuration_is_kept() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (path, file) = (scratch.path().join(NAME), scratch.path().join("node.toml"));
+        std::fs::write(&file, "").unwrap();
+        let text =
+            |program: &str, file: &Path| unit(&Scope::User, Path::new(program), file).ok().unwrap();
+        let own = text("/usr/bin/chappe", &file);
+        assert!(refuse_other_service(&Scope::User, &path, &own).is_ok());
+        std::fs::write(&path, &own).unwrap();
+        let newer = text("/opt/chappe", &file);
+        assert!(refuse_other_service(&Scope::User, &path, &newer).is_ok());
+        let other = text("/usr/bin/chappe", &scratch.path().join("other.toml"));
+        let refused = refuse_other_service(&Scope::User, &path, &other).unwrap_err();
+        assert!(refused.message.contains("node.toml"), "{}", refused.message);
     }
 
     #[test]

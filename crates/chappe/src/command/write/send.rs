@@ -125,7 +125,7 @@ fn take(reply: &Reply, totals: &mut Totals) -> Result<Vec<(u64, String)>, Failur
     if body["complete"] == Value::Bool(false)
         && let Some((_, reason)) = refusals.last()
     {
-        return Err(Failure::new(reason.clone()));
+        return Err(Failure::new(reason.clone()).coded("input_refused"));
     }
     totals.stored += stored;
     totals.duplicates += duplicates;

@@ -1,26 +1,26 @@
 //! The device's side of discovery.
 
+mod announce;
+mod answer;
 mod api;
 mod managed;
+mod written;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::net::SocketAddr;
 
 use chappe_machine::{Input, Instant, Invariant, Machine, Output};
-use chappe_soap::udp::{Outbox, SENT_ENVELOPE_BYTES_MAX, discovery_group};
-use chappe_soap::udp::{random_between, random_urn};
-use chappe_soap::{Addressing, EndpointReference, Envelope};
+use chappe_soap::udp::{Outbox, random_urn};
 use chappe_xml::Str;
 
 use super::intake::{self, Dropped, IntakeState};
-use super::message::{AppSequence, Content, Message};
 use super::rate::Buckets;
-use super::scopes::unknown_rule;
-use super::{DropCounts, DropReason, Inbound, Interface, Outbound, Retransmission, Target};
+use super::{DropCounts, Inbound, Outbound, Retransmission};
 use crate::Dialect;
 
+pub(super) use answer::limit_copies;
 pub use api::{Command, Config, Event};
+pub(super) use written::same_family;
 
 /// Bytes sent per byte received, retransmissions included. Reason: the client's address is
 /// unproven, and an answer must not amplify a flood.
@@ -166,94 +166,6 @@ impl TargetService {
         }
     }
 
-    /// Plans a Hello on each selected interface, after the random delay.
-    fn announce_presence(
-        &mut self,
-        now: Instant,
-        is_selected: impl Fn(&(Interface, Vec<Str>)) -> bool,
-    ) {
-        if self.state != State::Started {
-            return;
-        }
-        // Pending Hellos are out of date.
-        let is_hello = |pending: &PendingMessage| matches!(pending.kind, Kind::Hello);
-        self.pending.retain(|_, pending| {
-            let interfaces = &self.config.interfaces;
-            let interface = interfaces
-                .iter()
-                .find(|(i, _)| i.index == pending.interface);
-            !(is_hello(pending) && interface.is_some_and(&is_selected))
-        });
-        for (dialect, index, group) in self.groups(is_selected) {
-            let delay = random_between(&mut self.random, Duration::ZERO, self.config.app_max_delay);
-            self.announce_on(now + delay, dialect, (index, group), Kind::Hello);
-        }
-    }
-
-    fn stop(&mut self, now: Instant) {
-        if self.state != State::Started {
-            return;
-        }
-        self.pending.clear();
-        self.outbox.clear();
-        self.announce_to_proxies(now, &Kind::Bye);
-        self.state = State::Stopping;
-        for (dialect, index, group) in self.groups(|_| true) {
-            self.announce_on(now, dialect, (index, group), Kind::Bye);
-        }
-    }
-
-    /// The groups of the selected interfaces, once for each dialect.
-    fn groups(
-        &self,
-        is_selected: impl Fn(&(Interface, Vec<Str>)) -> bool,
-    ) -> Vec<(Dialect, u32, SocketAddr)> {
-        let interfaces = self
-            .config
-            .interfaces
-            .iter()
-            .filter(|entry| is_selected(entry));
-        let groups = interfaces.flat_map(|(interface, _)| {
-            let index = interface.index;
-            interface
-                .families()
-                .map(move |family| (index, discovery_group(family, index)))
-        });
-        let dialects = self.config.dialects.iter();
-        let in_dialect = |(index, group)| dialects.clone().map(move |one| (*one, index, group));
-        groups.flat_map(in_dialect).collect()
-    }
-
-    fn announce_on(
-        &mut self,
-        at: Instant,
-        dialect: Dialect,
-        (interface, to): (u32, SocketAddr),
-        kind: Kind,
-    ) {
-        let retransmission = match to.ip().is_multicast() {
-            true => self.config.multicast,
-            false => self.config.unicast,
-        };
-        let mut pending = PendingMessage {
-            to,
-            interface,
-            dialect,
-            kind,
-            retransmission,
-            without_scopes: false,
-            as_exi: false,
-        };
-        for without_scopes in [false, true] {
-            pending.without_scopes = without_scopes;
-            if self.largest_size(&pending) <= SENT_ENVELOPE_BYTES_MAX {
-                return self.schedule(at, pending);
-            }
-        }
-        let reason = format!("announcement exceeds {SENT_ENVELOPE_BYTES_MAX} bytes");
-        self.event(Event::NotSent { reason });
-    }
-
     fn schedule(&mut self, at: Instant, pending: PendingMessage) {
         self.last_pending += 1;
         self.pending.insert((at, self.last_pending), pending);
@@ -272,211 +184,6 @@ impl TargetService {
 
     fn event(&mut self, event: Event) {
         self.outputs.push_back(Output::Event(event));
-    }
-
-    /// Answers a datagram. The caller counts the outcome.
-    pub(super) fn receive(&mut self, now: Instant, datagram: &Inbound) -> Result<(), Dropped> {
-        if self.state != State::Started {
-            return Err(Dropped::new(
-                DropReason::NotStarted,
-                "target service is not running",
-            ));
-        }
-        let received = intake::read(datagram)?;
-        self.intake.check_duplicate(&received.message)?;
-        let result = self.on_message(now, datagram, &received);
-        self.intake.arrived(&received.message, &result);
-        result
-    }
-
-    fn on_message(
-        &mut self,
-        now: Instant,
-        datagram: &Inbound,
-        received: &intake::Received,
-    ) -> Result<(), Dropped> {
-        let message = &received.message;
-        let from = datagram.from;
-        let is_configured =
-            |(interface, _): &(Interface, Vec<Str>)| interface.index == datagram.interface;
-        if !self.config.interfaces.iter().any(is_configured) {
-            let detail = format!("interface {} is not configured", datagram.interface);
-            return Err(Dropped::new(DropReason::OtherInterface, detail));
-        }
-        let (request, kind) = self.answer(message, datagram.multicast)?;
-        if !self.answer_rate.take(now, from.ip()) {
-            let detail = format!(
-                "more than {} answers per second to this address",
-                self.config.answers_per_s
-            );
-            return Err(Dropped::new(DropReason::RateLimited, detail));
-        }
-        if self.pending.len() + self.outbox.len() >= self.config.queue_capacity {
-            let detail = format!("{} answers are queued", self.config.queue_capacity);
-            return Err(Dropped::new(DropReason::QueueFull, detail));
-        }
-        // The standard's delay spreads the answers of many targets to one Probe.
-        let must_delay = datagram.multicast && matches!(kind, Kind::ProbeMatch { .. });
-        let mut pending = self.limit_amplification(kind, message.dialect, datagram)?;
-        pending.as_exi = received.takes_exi;
-        let delay = match must_delay {
-            true => random_between(&mut self.random, Duration::ZERO, self.config.app_max_delay),
-            false => Duration::ZERO,
-        };
-        self.schedule(now + delay, pending);
-        self.event(Event::Answered { to: from, request });
-        Ok(())
-    }
-
-    /// The answer to a message.
-    fn answer(&self, message: &Message, multicast: bool) -> Result<(&'static str, Kind), Dropped> {
-        let drop = |reason, detail: &str| Err(Dropped::new(reason, detail));
-        if !matches!(message.content, Content::Probe(_) | Content::Resolve(_)) {
-            return drop(DropReason::OtherRole, message.content.action());
-        }
-        let dialect = message.dialect;
-        if !self.config.dialects.contains(&dialect) {
-            return drop(DropReason::OtherDialect, dialect.discovery());
-        }
-        intake::check_reply_to(message)?;
-        let relates_to = message.message_id.clone();
-        let to = Str::Borrowed(dialect.addressing().anonymous());
-        match &message.content {
-            Content::Resolve(reference) if reference.address == self.config.endpoint => {
-                Ok(("Resolve", Kind::ResolveMatch { relates_to, to }))
-            }
-            Content::Resolve(reference) => drop(
-                DropReason::OtherEndpoint,
-                &reference.address.chars().take(128).collect::<String>(),
-            ),
-            Content::Probe(probe) => {
-                let matches = probe.matches(dialect, &self.config.types, &self.config.scopes);
-                match (matches, multicast) {
-                    (Some(true), _) => Ok(("Probe", Kind::ProbeMatch { relates_to, to })),
-                    // WS-Discovery 2005, section 5.2, demands silence for unicast too.
-                    (Some(false), false) if dialect == Dialect::V2009 => {
-                        Ok(("Probe", Kind::NoMatch { relates_to, to }))
-                    }
-                    (Some(false), _) => drop(DropReason::NoMatch, "types or scopes do not match"),
-                    (None, true) => drop(
-                        DropReason::UnknownMatchRule,
-                        probe.match_by.as_deref().unwrap_or_default(),
-                    ),
-                    (None, false) => Ok((
-                        "Probe with an unknown rule",
-                        Kind::UnknownRule { relates_to, to },
-                    )),
-                }
-            }
-            _ => drop(DropReason::OtherRole, message.content.action()),
-        }
-    }
-
-    /// Shortens the answer and limits its copies to bound the amplification.
-    fn limit_amplification(
-        &self,
-        kind: Kind,
-        dialect: Dialect,
-        datagram: &Inbound,
-    ) -> Result<PendingMessage, Dropped> {
-        let allowed = datagram.bytes.len().saturating_mul(AMPLIFICATION_MAX);
-        let mut pending = PendingMessage {
-            to: datagram.from,
-            interface: datagram.interface,
-            dialect,
-            kind,
-            retransmission: self.config.unicast,
-            without_scopes: false,
-            as_exi: false,
-        };
-        let mut size = 0;
-        for without_scopes in [false, true] {
-            pending.without_scopes = without_scopes;
-            size = self.largest_size(&pending);
-            if size <= allowed.min(SENT_ENVELOPE_BYTES_MAX) {
-                limit_copies(&mut pending.retransmission, allowed, size);
-                return Ok(pending);
-            }
-        }
-        let detail = format!("answer has {size} bytes, request {}", datagram.bytes.len());
-        Err(Dropped::new(DropReason::Amplification, detail))
-    }
-
-    /// The largest possible size of a planned message, as text: EXI is used where it is shorter.
-    fn largest_size(&self, pending: &PendingMessage) -> usize {
-        let id = "urn:uuid:00000000-0000-4000-8000-000000000000";
-        self.envelope(pending, id.into(), u32::MAX).to_text().len()
-    }
-
-    fn envelope(&self, pending: &PendingMessage, message_id: Str, message_number: u32) -> Envelope {
-        let target = || self.target(pending);
-        let endpoint = || Target {
-            endpoint: EndpointReference::new(self.config.endpoint.clone()),
-            ..Target::default()
-        };
-        let multicast = Str::Borrowed(pending.dialect.multicast_to());
-        let (content, relates_to, to) = match &pending.kind {
-            Kind::Hello => (Content::Hello(target()), None, multicast),
-            Kind::Bye => (Content::Bye(endpoint()), None, multicast),
-            Kind::ProbeMatch { relates_to, to } => (
-                Content::ProbeMatches(vec![target()]),
-                Some(relates_to.clone()),
-                to.clone(),
-            ),
-            Kind::NoMatch { relates_to, to } => (
-                Content::ProbeMatches(Vec::new()),
-                Some(relates_to.clone()),
-                to.clone(),
-            ),
-            Kind::ResolveMatch { relates_to, to } => (
-                Content::ResolveMatches(Some(target())),
-                Some(relates_to.clone()),
-                to.clone(),
-            ),
-            Kind::UnknownRule { relates_to, to } => {
-                let (relates_to, to) = (relates_to.clone(), to.clone());
-                return unknown_rule_fault(pending.dialect, message_id, relates_to, to);
-            }
-        };
-        let message = Message {
-            dialect: pending.dialect,
-            message_id,
-            relates_to,
-            to: Some(to),
-            reply_to: None,
-            sequence: Some(AppSequence {
-                instance_id: self.config.instance_id,
-                sequence_id: None,
-                message_number,
-            }),
-            content,
-        };
-        message.to_envelope(&[])
-    }
-
-    /// The description with the transport addresses for the destination.
-    fn target(&self, pending: &PendingMessage) -> Target {
-        let interfaces = &self.config.interfaces;
-        let is_selected = |(interface, _): &&(Interface, Vec<Str>)| {
-            pending.interface == managed::ANY_INTERFACE || interface.index == pending.interface
-        };
-        let selected = interfaces.iter().filter(is_selected);
-        let xaddrs: Vec<Str> = selected.flat_map(|(_, xaddrs)| xaddrs).cloned().collect();
-        let scopes = match pending.without_scopes {
-            true => Vec::new(),
-            false => self.config.scopes.clone(),
-        };
-        let types = self.config.types.iter();
-        Target {
-            endpoint: EndpointReference::new(self.config.endpoint.clone()),
-            types: types.map(|name| pending.dialect.translate(name)).collect(),
-            scopes,
-            xaddrs: match pending.to.ip().is_unspecified() {
-                true => xaddrs,
-                false => same_family(&xaddrs, pending.to.ip()),
-            },
-            metadata_version: self.config.metadata_version,
-        }
     }
 
     /// Encodes and sends due messages.
@@ -512,41 +219,6 @@ impl TargetService {
             self.event(Event::Stopped);
         }
     }
-}
-
-/// Sends only as many copies of an answer of `size` bytes as `allowed` bytes have room for.
-pub(super) fn limit_copies(retransmission: &mut Retransmission, allowed: usize, size: usize) {
-    let copies = u32::try_from(allowed / size.max(1)).unwrap_or(u32::MAX);
-    retransmission.repeat = retransmission.repeat.min(copies.saturating_sub(1));
-}
-
-/// The transport addresses of the client's family, or all if there are none.
-pub(super) fn same_family(xaddrs: &[Str], client: IpAddr) -> Vec<Str> {
-    let is_v6 = |uri: &str| {
-        uri.split_once("://")
-            .is_some_and(|(_, rest)| rest.starts_with('['))
-    };
-    let client_is_v6 = client.to_canonical().is_ipv6();
-    let matching: Vec<_> = xaddrs
-        .iter()
-        .filter(|uri| is_v6(uri) == client_is_v6)
-        .cloned()
-        .collect();
-    match matching.is_empty() {
-        true => xaddrs.to_vec(),
-        false => matching,
-    }
-}
-
-/// The answer to a unicast Probe with an unknown rule.
-fn unknown_rule_fault(dialect: Dialect, message_id: Str, relates_to: Str, to: Str) -> Envelope {
-    let addressing = Addressing {
-        message_id: Some(message_id),
-        relates_to: Some(relates_to),
-        to: Some(to),
-        ..Addressing::new(dialect.addressing(), dialect.discovery_action("fault"))
-    };
-    Envelope::new(addressing).with_body(unknown_rule(dialect).to_element())
 }
 
 impl Machine for TargetService {

@@ -244,7 +244,8 @@ impl Compiler {
         set.map_err(|_| {
             let limit = self.builder.states_max;
             at.fail(format!(
-                "limit grammar_states of {limit} is exceeded: minOccurs or maxOccurs is too large"
+                "limit grammar_states of {limit} is exceeded: minOccurs or maxOccurs is too large, or too many parts in a \
+                 row are optional"
             ))
         })
     }

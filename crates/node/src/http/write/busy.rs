@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use chappe_log::Error;
 use chappe_stream::{CodecError, StoreError};
 
-use super::super::problem::Problem;
+use super::super::problem::{Problem, code};
 
 /// Pause that a client is asked for when the node has too much to do; a commit takes milliseconds.
 pub(in crate::http) const BUSY_S: u32 = 1;
@@ -26,6 +26,7 @@ pub(in crate::http) fn store_problem(error: &StoreError) -> Problem {
         StoreError::Log(Error::QueueFull { .. }) => busy(text),
         StoreError::Log(Error::Full { .. } | Error::Retracted { .. }) => {
             Problem::new(StatusCode::INSUFFICIENT_STORAGE, text)
+                .code(code::DISK_FULL)
                 .hint("free space on the node's disk, or lower log.max_bytes or log.keep_age_s")
                 .retry_after(FULL_S)
         }

@@ -51,10 +51,13 @@ pub mod plant {
         pub run_time: Duration,
         pub picture: Vec<u8>,
         /// In the schema: xs:hexBinary.
-        // `xsi:nil` in place of a value is not read.
         pub raw: Option<String>,
         pub wave: Samples<f32>,
         pub alarm: Vec<Option2>,
+        #[unit("Cel")]
+        pub probe: Vec<Option<f64>>,
+        // The device may send `xsi:nil` in place of a value: such a message is refused.
+        pub owner: String,
         #[choice]
         pub choice: Option<PumpChoice>,
         // One of the next groups of elements is there; which, no type says.

@@ -60,6 +60,8 @@ fn pump() -> Pump {
             r#type: None,
             text: 2.5,
         }],
+        probe: vec![Some(21.5), Some(22.0)],
+        owner: "ward 3".into(),
         choice: Some(PumpChoice::Level(0.5)),
         low: Some(1),
         high: Some(2),
@@ -90,6 +92,7 @@ fn written_types_are_those_of_the_schema() {
     let sent = Pump {
         inner: Some(Box::new(pump())),
         parts: vec![pump()],
+        probe: vec![Some(21.5), None],
         ..pump()
     };
     let element = message::to_element(&"urn:plant".into(), "Start", &sent);
@@ -107,7 +110,7 @@ fn written_types_are_those_of_the_schema() {
     );
     // Other stacks say only in the detail which fault it is.
     let hot = StartPumpFault::TooHot(TooHot { celsius: 90.0 });
-    let mut fault = hot.to_fault(&"urn:plant".into());
+    let mut fault = hot.clone().into_fault(&"urn:plant".into());
     fault.subcode = None;
     assert_eq!(
         StartPumpFault::from_fault(&fault, &"urn:plant".into()),
@@ -161,6 +164,9 @@ fn arguments_become_messages_in_the_order_of_the_schema() {
         ("alarm.unit", "bar"),
         ("alarm.text", "2.5"),
         ("alarm.mode", "off"),
+        ("probe", "21.5"),
+        ("probe", "22"),
+        ("owner", "ward 3"),
         ("level", "0.5"),
         ("low", "1"),
         ("high", "2"),

@@ -61,7 +61,7 @@ struct Settings {
     address: String,
     /// The virtual sensor at the server.
     sensor: String,
-    /// The client that the server's operator made for this node. Default: calls without a token.
+    /// The client that the server's operator created for this node. Default: calls without a token.
     client_id: Option<String>,
     /// File with the secret of the client. Relative to this file.
     client_secret_file: Option<PathBuf>,

@@ -29,7 +29,7 @@ pub(super) enum TypeKey {
     F32,
     /// A number of double precision, in four registers.
     F64,
-    /// Text of two characters in each register, to the first zero byte.
+    /// Text with two characters in each register, up to the first zero byte.
     Text,
 }
 
