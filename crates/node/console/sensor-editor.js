@@ -112,7 +112,7 @@ export function editor(text) {
     setText(state, `valid: ${count(taken)} elements in, ${count(results)} out`);
     const notes = [
       left ? `${count(left)} older rows are left out` : null,
-      preview.misfits ? `${count(preview.misfits)} elements do not fit their stream` : null,
+      ...preview.unused.map((one) => `${count(one.count)} ${one.reason}${one.source ? ` of ${one.source}` : ''}`),
       preview.dead_letters ? `${count(preview.dead_letters)} would be dead letters` : null,
     ].filter(Boolean);
     const from = preview.inputs.map((one) => `${one.source} = ${one.stream}`).join(', ');

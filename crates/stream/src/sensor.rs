@@ -14,8 +14,9 @@
 //!
 //! A slide of time runs on the source's clock, so the same elements give the same results. If a source
 //! falls silent within a slide, its window is evaluated once more, after twice the slide on the driver's
-//! clock. A silent source produces no output, unless its slide is on the node's clock: the driver sets that
-//! clock with [`SensorCommand::Clock`], and every turn is evaluated.
+//! clock, or at once if it loses its last stream ([`SensorCommand::EndSlides`]). A silent source produces
+//! no output, unless its slide is on the node's clock: the driver sets that clock with
+//! [`SensorCommand::Clock`], and every turn is evaluated.
 //!
 //! A source can have a window for each key. The statement is then evaluated for the key of the
 //! element, over its window, and the output has that key. A compiled statement follows each window on
@@ -332,6 +333,21 @@ impl StatementMachine {
         self.rebuild();
     }
 
+    /// Evaluates what would be evaluated after a while of silence.
+    fn end_slides(&mut self, alias: &str) {
+        let Some(index) = self.index(alias) else {
+            return;
+        };
+        let mut due = Due::default();
+        for key in self.sources[index].parts.keys() {
+            let stalled = (index, key);
+            if self.stalled.cancel(&stalled) {
+                self.end_silent(stalled, &mut due);
+            }
+        }
+        self.evaluate_due(&due);
+    }
+
     fn unbind(&mut self, alias: &str, stream: &str) {
         let Some(index) = self.index(alias) else {
             return;
@@ -587,18 +603,23 @@ impl StatementMachine {
 
     fn timeout(&mut self, now: Instant) {
         let mut due = Due::default();
-        while let Some((index, key)) = self.stalled.pop(now) {
-            while self.sources[index].parts.end_silent_turn(&key) {
-                let source = &self.sources[index];
-                match source.parts.shape().has_turns() {
-                    true => self.evaluate_turn(index, &key),
-                    false => due.add(self.is_keyed, source, &key),
-                }
-            }
+        while let Some(stalled) = self.stalled.pop(now) {
+            self.end_silent(stalled, &mut due);
         }
         self.evaluate_due(&due);
         while let Some(index) = self.ticks.pop(now) {
             self.tick(now, index);
+        }
+    }
+
+    /// Ends the slides in which elements of a key wait: turns are evaluated, and other slides become due.
+    fn end_silent(&mut self, (index, key): (usize, Arc<str>), due: &mut Due) {
+        while self.sources[index].parts.end_silent_turn(&key) {
+            let source = &self.sources[index];
+            match source.parts.shape().has_turns() {
+                true => self.evaluate_turn(index, &key),
+                false => due.add(self.is_keyed, source, &key),
+            }
         }
     }
 
@@ -731,6 +752,7 @@ impl Machine for StatementMachine {
                 stream,
                 schema,
             }) => self.bind(&alias, stream, schema),
+            Input::Command(SensorCommand::EndSlides { alias }) => self.end_slides(&alias),
             Input::Command(SensorCommand::Unbind { alias, stream }) => self.unbind(&alias, &stream),
             Input::Command(SensorCommand::Choose { alias, choice }) => {
                 if let Some(index) = self.index(&alias) {

@@ -1,8 +1,8 @@
 //! A trial of a virtual sensor: elements that are at hand go in, and its results are returned.
 //!
 //! The machine is the one that a node runs ([`VirtualSensor`]). Its clock is that of the elements: each arrives at its
-//! receive time, and after the last one the sources are silent, so that the last turn of a window is evaluated too. The
-//! same elements always give the same results.
+//! receive time, and after the last one the sources are silent, so that the last turn of a window is evaluated too; on
+//! the node's clock until the window is empty, or for 120 turns. The same elements always give the same results.
 //!
 //! Deliberately out of scope: where the elements come from, and choices of a source after its first one, which a node
 //! uses when a stream falls silent.
@@ -21,6 +21,9 @@ use crate::{
 pub const ELEMENTS_MAX: usize = 100_000;
 /// Most ends of turns of a trial that no element causes; reason: as many as there may be elements.
 const TURNS_MAX: usize = ELEMENTS_MAX;
+/// Most turns of the node's clock after that of the last element; reason: two minutes of turns of a second, which a
+/// person still reads.
+const SILENT_TURNS_MAX: u32 = 120;
 /// Most bytes of all results in memory; reason: one evaluation may give 16 MiB, a hundred thousand would fill any host.
 const OUTPUT_BYTES_MAX: usize = 64 << 20;
 /// Most reasons of failed evaluations that a trial returns; reason: a reader looks at the first.
@@ -48,6 +51,18 @@ pub struct TrialStep {
     pub outputs: Vec<StreamElement>,
 }
 
+/// Elements or results that the sensor did not use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unused {
+    /// The source, if the reason concerns one.
+    pub source: Option<String>,
+    /// The reason, of [`WindowCounters::by_reason`](crate::WindowCounters::by_reason) or
+    /// [`SensorCounters::by_reason`].
+    pub reason: &'static str,
+    /// How many there are, at least one.
+    pub count: u64,
+}
+
 /// The course of a trial.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trial {
@@ -57,6 +72,8 @@ pub struct Trial {
     pub failures: Vec<String>,
     /// Elements that a source refused as too late or too early and reports as dead letters.
     pub dead_letters: u64,
+    /// What was not used, by source and reason.
+    pub unused: Vec<Unused>,
     /// The counters of the sensor.
     pub counters: SensorCounters,
 }
@@ -131,6 +148,7 @@ impl Trial {
         if !order.is_empty() {
             course.end_turns(now + silence(descriptor))?;
         }
+        course.trial.unused = unused(&course.sensor);
         course.trial.counters = course.sensor.counters();
         Ok(course.trial)
     }
@@ -141,7 +159,28 @@ impl Trial {
     }
 }
 
-/// The time after the last element in which the turn of each window ends.
+/// What a sensor has not used so far.
+fn unused(sensor: &VirtualSensor) -> Vec<Unused> {
+    let mut unused = Vec::new();
+    let mut add = |source: Option<&str>, counts: [(&'static str, u64); 7]| {
+        let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+        unused.extend(counts.map(|(reason, count)| Unused {
+            source: source.map(str::to_owned),
+            reason,
+            count,
+        }));
+    };
+    for source in &sensor.descriptor().sources {
+        if let Some(counters) = sensor.window_counters(&source.alias) {
+            add(Some(&source.alias), counters.by_reason());
+        }
+    }
+    add(None, sensor.counters().by_reason());
+    unused
+}
+
+/// The time after the last element in which the turn of each window ends; on the node's clock, also the turns in which
+/// that element leaves the window.
 fn silence(descriptor: &Descriptor) -> Duration {
     let ends = descriptor.sources.iter().map(|source| {
         let Extent::Time(slide) = source.slide else {
@@ -149,7 +188,15 @@ fn silence(descriptor: &Descriptor) -> Duration {
         };
         let wait = source.timing.wait;
         match source.timing.clock {
-            WindowClock::Node => slide.saturating_add(wait.unwrap_or_default()),
+            WindowClock::Node => {
+                let window = match source.window {
+                    Extent::Time(window) => window,
+                    Extent::Count(_) => Duration::ZERO,
+                };
+                let silent = window.min(slide.saturating_mul(SILENT_TURNS_MAX));
+                let last = slide.saturating_add(wait.unwrap_or_default());
+                last.saturating_add(silent)
+            }
             WindowClock::Source => slide.saturating_add(wait.unwrap_or(slide)),
         }
     });
@@ -183,6 +230,7 @@ impl<F: FnMut() -> bool> Course<F> {
                 steps: Vec::new(),
                 failures: Vec::new(),
                 dead_letters: 0,
+                unused: Vec::new(),
                 counters: SensorCounters::default(),
             },
             turns: 0,
@@ -327,9 +375,45 @@ mod tests {
         for clock in ["", "clock = \"node\""] {
             let slide = format!("slide = \"10s\"\n{clock}");
             let trial = run(&slide, &[(1, 1.0), (2, 2.0), (12, 6.0)]).unwrap();
-            let last = trial.outputs().last().unwrap();
-            assert_eq!(last.values, [Value::Double(3.0)], "{clock}: {trial:?}");
+            let mut outputs = trial.outputs();
+            let is_of_all = |output: &StreamElement| output.values == [Value::Double(3.0)];
+            assert!(outputs.any(is_of_all), "{clock}: {trial:?}");
         }
+    }
+
+    #[test]
+    fn on_the_nodes_clock_silence_follows_the_last_element() {
+        let run = |window: &str| {
+            let text = format!(
+                "name = \"silent\"\n[[source]]\nalias = \"air\"\nstream = \"lab.room\"\nwindow = \"{window}\"\n\
+                 slide = \"10s\"\nclock = \"node\"\n[output]\nsql = \"select count(*) = 0 as silent from air\"\n\
+                 [[output.field]]\nname = \"silent\"\ntype = \"boolean\"\n"
+            );
+            let descriptor = Descriptor::parse("silent.toml", &text).unwrap();
+            let streams = [stream(&[(5, 1.0)])];
+            let trial = Trial::run(&descriptor, &streams, SensorLimits::default(), || true);
+            let silent = |output: &StreamElement| output.values == [Value::Boolean(true)];
+            trial.unwrap().outputs().map(silent).collect::<Vec<_>>()
+        };
+        assert_eq!(run("30s"), [false, false, false, true]);
+        // A long window is not waited for.
+        assert_eq!(run("100d").len(), SILENT_TURNS_MAX as usize + 1);
+    }
+
+    #[test]
+    fn elements_that_are_not_used_are_counted_by_reason() {
+        let mut given = stream(&[(100, 1.0), (7, 2.0), (900, 3.0)]);
+        for element in &mut given.elements {
+            element.receive_time = Timestamp(100 * SECOND_NS);
+        }
+        let descriptor = descriptor("slide = 1", "temperature");
+        let trial = Trial::run(&descriptor, &[given], SensorLimits::default(), || true).unwrap();
+        let unused = |reason| Unused {
+            source: Some("air".to_owned()),
+            reason,
+            count: 1,
+        };
+        assert_eq!(trial.unused, [unused("late"), unused("early")]);
     }
 
     #[test]

@@ -199,6 +199,24 @@ pub struct WindowCounters {
     pub turns_skipped: u64,
 }
 
+impl WindowCounters {
+    /// The elements that were not used, or left the window early, by reason: they were late, too far ahead, or of the
+    /// time of another element of their stream; the window reached a limit of elements or bytes. Of `window_keys` and
+    /// `turns_skipped`, keys and slides are counted.
+    #[must_use]
+    pub fn by_reason(&self) -> [(&'static str, u64); 7] {
+        [
+            ("late", self.late_dropped),
+            ("early", self.early_dropped),
+            ("equal_time", self.equal_times),
+            ("window_elements", self.over_elements),
+            ("window_bytes", self.over_bytes),
+            ("window_keys", self.keys_dropped),
+            ("turns_skipped", self.turns_skipped),
+        ]
+    }
+}
+
 impl AddAssign for WindowCounters {
     fn add_assign(&mut self, other: Self) {
         self.accepted += other.accepted;

@@ -332,6 +332,32 @@ fn wrong_trials_and_expectations_say_what_is_wrong() {
         1,
         &["1 in, 0 out", "hint: no row was output"],
     );
+    // An element that is too far ahead, and one that is late.
+    let early = "source_time,receive_time,temperature\n\
+        2026-11-27T10:10:00Z,2026-11-27T10:00:00Z,1\n";
+    fs::write(at.join("few.csv"), early).expect("a file");
+    let words = [
+        "not used: 1 early of air",
+        "hint: no row was output, and not",
+    ];
+    fails(at, &input("few.csv"), 1, &words);
+    fs::write(at.join("warm.toml"), MEAN).expect("a file");
+    let late = "source_time,receive_time,temperature\n\
+        2026-11-27T10:00:02Z,2026-11-27T10:00:02Z,1\n\
+        2026-11-27T10:00:03Z,2026-11-27T10:00:03Z,1\n\
+        2026-11-27T10:00:01Z,2026-11-27T10:00:04Z,1\n";
+    fs::write(at.join("few.csv"), late).expect("a file");
+    let tried = chappe(at, &[&input("few.csv")[..], &["--json"]].concat());
+    let wanted = serde_json::json!([{ "source": "air", "reason": "late", "count": 1 }]);
+    assert_eq!(json(&tried)["unused"], wanted);
+    let unique = MEAN.replace("slide = 1", "slide = 1\nunique_times = true");
+    fs::write(at.join("warm.toml"), unique).expect("a file");
+    let expected = "[[test]]\noutput = []\n\
+        input = [{ at = \"1s\", temperature = 1 }, { at = \"1s\", temperature = 2 }]\n";
+    fs::write(at.join("warm.test.toml"), expected).expect("a file");
+    let words = ["not used: 1 equal_time of air"];
+    fails(at, &["test", "."], 1, &words);
+    fs::remove_file(at.join("warm.test.toml")).expect("a file");
     fails(
         at,
         &["test", "."],

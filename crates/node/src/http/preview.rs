@@ -63,8 +63,21 @@ pub(crate) struct SensorPreview {
     misfits: u64,
     /// Elements that came too late or too early and would be dead letters.
     dead_letters: u64,
+    /// Elements and results that the sensor would not use.
+    unused: Vec<PreviewUnused>,
     /// Why evaluations failed.
     failures: Vec<String>,
+}
+
+/// Elements or results that the sensor would not use.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct PreviewUnused {
+    /// The source; null if the reason does not concern a source.
+    source: Option<String>,
+    /// The reason, such as `late`, `early` or `too_soon`.
+    reason: &'static str,
+    /// How many there are.
+    count: u64,
 }
 
 /// A stream of a source.
@@ -196,6 +209,11 @@ fn answer(name: &str, made: &Preview) -> Result<SensorPreview, Problem> {
         stream: one.stream.to_string(),
         fields: one.schema.fields.iter().map(FieldView::of).collect(),
     });
+    let unused = made.trial.unused.iter().map(|one| PreviewUnused {
+        source: one.source.clone(),
+        reason: one.reason,
+        count: one.count,
+    });
     Ok(SensorPreview {
         sensor: made.descriptor.name.clone(),
         inputs: inputs.collect(),
@@ -206,6 +224,7 @@ fn answer(name: &str, made: &Preview) -> Result<SensorPreview, Problem> {
         elements_out: made.trial.outputs().count(),
         misfits: made.trial.counters.misfits,
         dead_letters: made.trial.dead_letters,
+        unused: unused.collect(),
         failures: made.trial.failures.clone(),
     })
 }

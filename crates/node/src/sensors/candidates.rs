@@ -1,4 +1,4 @@
-//! Candidates for a source: the registered streams that match its selection.
+//! Candidates for a source: the registered streams that match its query, or the stored stream that it names.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use chappe_registry::{
 };
 use chappe_stream::{Candidate, MetadataQuery, MetadataValue, Selection, StreamQuery};
 
-use crate::catalogue::{key, stream_name};
+use crate::catalogue::{AUDIT, key, stream_name};
 use crate::registrar::NODE_OWNER;
 use crate::shared::App;
 
@@ -33,10 +33,11 @@ pub(super) fn candidates(
     let found = match (selection, named) {
         (Selection::Query(query), _) => search(app, query)?,
         (_, None) => Vec::new(),
+        // As long as it is stored: a device that has left, or is not found yet, is silent.
         (_, Some(name)) => {
-            let name = app.catalogue.names().resolve(name);
-            let entity = app.registry.get(&key(&name), &Principal::Operator);
-            entity.into_iter().map(|entity| entity.key).collect()
+            let entry = app.catalogue.get(name);
+            let readable = entry.filter(|entry| entry.name != AUDIT);
+            readable.iter().map(|entry| entry.key()).collect()
         }
     };
     let mut candidates = Vec::new();

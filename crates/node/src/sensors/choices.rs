@@ -1,11 +1,13 @@
 //! The streams that a source is bound to now: of a source with a fallback, those of the first choice that delivers.
 
 use chappe_machine::Input;
-use chappe_stream::{Candidate, Fallback, SensorCommand, Sighting, Timestamp};
+use chappe_registry::Principal;
+use chappe_stream::{Candidate, Fallback, SensorCommand, Sighting, Timestamp, WindowClock};
 
 use super::candidates::{self, candidates};
 use super::run::{Running, SensorMachineInput};
 use super::table::Choice;
+use crate::catalogue::key;
 use crate::shared::App;
 
 impl Running {
@@ -28,7 +30,11 @@ impl Running {
         let (app, own) = (self.app.clone(), self.output.name.clone());
         let search = move || {
             let found = choices.iter().map(|(selection, named, is_new)| {
-                let found = candidates(&app, selection, named.as_deref(), &own)?;
+                let mut found = candidates(&app, selection, named.as_deref(), &own)?;
+                if has_fallback {
+                    // A stream whose source has left makes room for the next choice at once.
+                    found.retain(|one| is_here(&app, &one.stream));
+                }
                 let seen = has_fallback
                     .then(|| sighting(&app, &found, *is_new))
                     .flatten();
@@ -89,6 +95,40 @@ impl Running {
         Some(found)
     }
 
+    /// Bound streams of a source that are no longer found, with stored elements that this sensor has not read.
+    /// They stay bound until it has, so that the last elements of a device that leaves are evaluated, too.
+    /// A source with a fallback leaves a stream at once, because another one already delivers.
+    pub(super) fn unread(&self, index: usize, found: &[Candidate]) -> Vec<Candidate> {
+        if self.fallbacks[index].is_some() {
+            return Vec::new();
+        }
+        let is_unread = |stream: &str| {
+            let follower = self.followers.get(stream)?;
+            let entry = self.app.catalogue.get(stream)?;
+            Some(follower.next_sequence() <= entry.log.log().last())
+        };
+        let bound = self.bindings[index].bound().map(|bound| &bound.candidate);
+        let unread = bound.filter(|bound| {
+            !found.iter().any(|one| one.stream == bound.stream)
+                && is_unread(&bound.stream) == Some(true)
+        });
+        unread.cloned().collect()
+    }
+
+    /// Bound streams of a source on the node's clock whose device has left, if no other stream is found: their
+    /// silence is a value.
+    pub(super) fn silent(&self, index: usize, found: &[Candidate]) -> Vec<Candidate> {
+        let clock = self.descriptor.sources[index].timing.clock;
+        if clock != WindowClock::Node || !found.is_empty() {
+            return Vec::new();
+        }
+        let bound = self.bindings[index].bound().map(|bound| &bound.candidate);
+        let silent = bound.filter(|bound| {
+            self.app.catalogue.get(&bound.stream).is_some() && !is_here(&self.app, &bound.stream)
+        });
+        silent.cloned().collect()
+    }
+
     /// The choices of a source as they are shown; none without a fallback.
     pub(super) fn shown_choices(&self, index: usize) -> Vec<Choice> {
         let Some(fallback) = &self.fallbacks[index] else {
@@ -114,6 +154,12 @@ pub(super) fn fallbacks(descriptor: &chappe_stream::Descriptor) -> Vec<Option<Fa
         (count > 1).then(|| Fallback::new(count, source.fallback_after))
     });
     sources.collect()
+}
+
+/// Whether the source of a stream, such as a device, is there.
+fn is_here(app: &App, stream: &str) -> bool {
+    let entity = app.registry.get(&key(stream), &Principal::Operator);
+    entity.is_some()
 }
 
 /// What is seen of the streams of a choice; the time of the newest element is read only if the choice `is_new`.

@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 use chappe_log::{Appended, Error, Level};
 use chappe_machine::{Input, Output, drain};
 use chappe_registry::{Entity, EntityKind, FeedItem, Principal, Subscription};
-use chappe_stream::binding::{BindingChangeKind, BindingLimits};
+use chappe_stream::binding::{BindingChange, BindingChangeKind, BindingLimits};
 use chappe_stream::{
-    Binding, Candidate, Descriptor, Extent, Fallback, Position, Selection, SensorCommand,
-    SensorEvent, SensorInput, SensorLimits, StoreError, StreamElement, StreamFollower,
-    StreamSchema, VirtualSensor, WindowClock,
+    Binding, Descriptor, Extent, Fallback, Position, Selection, SensorCommand, SensorEvent,
+    SensorInput, SensorLimits, StoreError, StreamElement, StreamFollower, StreamSchema,
+    VirtualSensor, WindowClock,
 };
 use chappe_transport::{Clock, Hop};
 use chappe_wrappers::WrapperFile;
@@ -225,7 +225,7 @@ pub(super) async fn run(
         rollbacks_seen: 0,
         last_position: None,
         must_rebind: false,
-        is_finishing: false,
+        may_unbind: false,
         bindings: bindings.collect(),
         fallbacks: choices::fallbacks(&descriptor),
         from_newest: BTreeSet::new(),
@@ -307,8 +307,9 @@ pub(super) struct Running {
     pub(super) last_position: Option<Position>,
     /// Its inputs or outputs were rolled back, so it must restart from the stored state.
     pub(super) must_rebind: bool,
-    /// A stream stays bound only until its stored elements are read.
-    pub(super) is_finishing: bool,
+    /// A binding may end without a change in the registry: its stream stays bound only until its stored elements
+    /// are read, or was removed.
+    pub(super) may_unbind: bool,
     pub(super) followers: BTreeMap<Arc<str>, StreamFollower>,
     /// The stream that was read last.
     pub(super) last_stream: Arc<str>,
@@ -396,13 +397,13 @@ impl Running {
                 _ = flush.tick() => {
                     self.flush_progress();
                     self.set_clock().await;
-                    if self.is_finishing || self.fallbacks.iter().any(Option::is_some) {
+                    if self.may_unbind || self.fallbacks.iter().any(Option::is_some) {
                         rebinding.request();
                     }
                 }
                 (stream, batch) = next_batch(&mut self.followers, &mut self.last_stream) => {
                     self.feed(stream, batch).await;
-                    if self.is_finishing {
+                    if self.may_unbind {
                         rebinding.request();
                     }
                 }
@@ -440,6 +441,7 @@ impl Running {
             Err(error) => {
                 self.drop("not readable", error.to_string());
                 self.followers.remove(&stream);
+                self.may_unbind |= self.app.catalogue.get(&stream).is_none();
             }
         }
     }
@@ -479,17 +481,38 @@ impl Running {
         let now = clock::now();
         // Unbound sources later resume from their last position.
         self.store_progress();
-        let mut commands: Vec<SensorMachineInput> = Vec::new();
         let mut kept = self.bound_counts();
-        self.is_finishing = false;
+        let mut updates: Vec<(Vec<SensorMachineInput>, Vec<BindingChange>)> = Vec::new();
+        let mut ends: Vec<SensorMachineInput> = Vec::new();
+        self.may_unbind = false;
         for index in 0..self.bindings.len() {
-            let Some(mut found) = self.find(index, now, &mut commands).await else {
+            let mut choice = Vec::new();
+            let Some(mut found) = self.find(index, now, &mut choice).await else {
                 continue;
             };
             let unread = self.unread(index, &found);
-            self.is_finishing |= !unread.is_empty();
+            self.may_unbind |= !unread.is_empty();
             found.extend(unread);
-            for change in self.bindings[index].update(now, &found) {
+            found.extend(self.silent(index, &found));
+            let binding = &mut self.bindings[index];
+            let before: Vec<String> = names(binding).map(str::to_owned).collect();
+            let changes = binding.update(now, &found);
+            let is_kept = |stream: &String| names(binding).any(|bound| bound == stream);
+            if !before.is_empty() && !before.iter().any(is_kept) {
+                let alias = binding.alias().to_owned();
+                ends.push(Input::Command(SensorCommand::EndSlides { alias }));
+            }
+            updates.push((choice, changes));
+        }
+        if !ends.is_empty() {
+            // By themselves, so that a stream that returns continues after them.
+            self.step(ends).await;
+            self.store_progress();
+        }
+        let mut commands: Vec<SensorMachineInput> = Vec::new();
+        for (choice, changes) in updates {
+            commands.extend(choice);
+            for change in changes {
                 let stream = change.candidate.stream.clone();
                 let (alias, schema) = (change.alias.clone(), change.candidate.schema.clone());
                 let verb = match change.kind {
@@ -530,26 +553,6 @@ impl Running {
         commands.extend(self.follow_bound().await);
         self.step(commands).await;
         self.show_bindings();
-    }
-
-    /// Bound streams of a source that are no longer found, with stored elements that this sensor has not read.
-    /// They stay bound until it has, so that the last elements of a device that leaves are evaluated, too.
-    /// A source with a fallback leaves a stream at once, because another one already delivers.
-    fn unread(&self, index: usize, found: &[Candidate]) -> Vec<Candidate> {
-        if self.fallbacks[index].is_some() {
-            return Vec::new();
-        }
-        let is_unread = |stream: &str| {
-            let follower = self.followers.get(stream)?;
-            let entry = self.app.catalogue.get(stream)?;
-            Some(follower.next_sequence() <= entry.log.log().last())
-        };
-        let bound = self.bindings[index].bound().map(|bound| &bound.candidate);
-        let unread = bound.filter(|bound| {
-            !found.iter().any(|one| one.stream == bound.stream)
-                && is_unread(&bound.stream) == Some(true)
-        });
-        unread.cloned().collect()
     }
 
     /// The number of sources to which each stream is bound.
@@ -785,6 +788,11 @@ impl Running {
             }
         });
     }
+}
+
+/// The streams that a source is bound to.
+fn names(binding: &Binding) -> impl Iterator<Item = &str> {
+    binding.bound().map(|bound| &*bound.candidate.stream)
 }
 
 /// Whether an input may take long, as preparing the statement does.

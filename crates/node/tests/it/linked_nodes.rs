@@ -244,14 +244,12 @@ fn a_sensor_binds_to_what_a_link_brings_and_a_link_is_removed_while_it_runs() {
         })
         .await;
         assert!(values(&subscriber, "far.ward.bed1").await.len() >= stored);
-        until("a sensor that waits", || async {
-            let sensor = get(&subscriber, "/api/v1/virtual-sensors/doubled")
-                .await
-                .json();
-            sensor["state"] == "waiting"
-        })
-        .await;
-        // Added again it goes on where it was.
+        // The sensor names the stream, which is stored: it is silent.
+        let sensor = get(&subscriber, "/api/v1/virtual-sensors/doubled")
+            .await
+            .json();
+        assert_eq!(sensor["state"], "running", "{sensor}");
+        // Added again, it continues after the last element, and so does the sensor.
         let added = send(
             &subscriber,
             "POST",
@@ -264,6 +262,12 @@ fn a_sensor_binds_to_what_a_link_brings_and_a_link_is_removed_while_it_runs() {
         produce(&origin, "ward.bed1", next + 1..next + 2).await;
         let all = values(&origin, "ward.bed1").await;
         has(&subscriber, "far.ward.bed1", &all).await;
+        let newest = "/api/v1/streams/doubled/elements?newest=1";
+        until("the sensor evaluates the newest", || async {
+            let body = get(&subscriber, newest).await.json();
+            body["elements"][0]["values"]["t"].as_f64() == all.last().map(|last| 2.0 * last)
+        })
+        .await;
         subscriber.shutdown().await.unwrap();
         origin.shutdown().await.unwrap();
     });

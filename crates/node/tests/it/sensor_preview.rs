@@ -42,6 +42,7 @@ fn a_preview_shows_inputs_with_their_results() {
         let elements = json!([
             { "source_time": "2026-11-21T09:00:00Z", "a": 1.0 },
             { "source_time": "2026-11-21T10:00:00Z", "a": 2.0 },
+            { "source_time": "2026-11-21T08:00:00Z", "a": 8.0 },
             { "source_time": "2026-11-21T10:00:01Z", "a": 4.0 },
         ]);
         let path = "/api/v1/streams/room/elements";
@@ -64,9 +65,12 @@ fn a_preview_shows_inputs_with_their_results() {
             .map(|step| &step["outputs"][0]["values"]["mean"])
             .collect();
         assert_eq!(means, [&json!(2.0), &json!(3.0)]);
+        assert_eq!(shown["unused"], json!([]));
         let day = format!("{preview}?last_s=86400");
         let (_, shown) = ask(&operated, &day, "application/toml", SENSOR).await;
-        assert_eq!(shown["elements_in"], 3, "{shown}");
+        assert_eq!(shown["elements_in"], 4, "{shown}");
+        let late = json!({ "source": "t", "reason": "late", "count": 1 });
+        assert_eq!(shown["unused"], json!([late]), "{shown}");
 
         for (text, path, status, words) in [
             (

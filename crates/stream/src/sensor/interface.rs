@@ -25,6 +25,12 @@ pub enum SensorCommand {
         /// The schema of its elements.
         schema: StreamSchema,
     },
+    /// The source `alias` loses its last stream, which is unbound next: slides of time that wait for silence on the
+    /// source's clock are evaluated now.
+    EndSlides {
+        /// The source.
+        alias: String,
+    },
     /// Unbinds a stream from the source `alias`; its elements leave the window.
     Unbind {
         /// The source.
@@ -127,6 +133,24 @@ pub struct SensorCounters {
     pub repeated_times: u64,
     /// Results dropped because a field was null.
     pub nulls: u64,
+}
+
+impl SensorCounters {
+    /// What was not used, by reason. Elements: they do not fit the schema of their stream or a table, their stream is
+    /// no longer bound, or the sampling left them out. Results: they came too soon, after the last of their
+    /// statement, at the time of an earlier one, or with a null.
+    #[must_use]
+    pub fn by_reason(&self) -> [(&'static str, u64); 7] {
+        [
+            ("misfit", self.misfits),
+            ("not_bound", self.strangers),
+            ("sampled_out", self.sampled_out),
+            ("too_soon", self.too_soon),
+            ("beyond_count", self.beyond_count),
+            ("repeated_time", self.repeated_times),
+            ("null", self.nulls),
+        ]
+    }
 }
 
 /// Bounds of a virtual sensor.

@@ -97,6 +97,11 @@ fn unbind(alias: &str, stream: &str) -> Input<SensorInput, SensorCommand> {
     })
 }
 
+fn end_slides(alias: &str) -> Input<SensorInput, SensorCommand> {
+    let alias = alias.into();
+    Input::Command(SensorCommand::EndSlides { alias })
+}
+
 fn receive(stream: &str, time_ms: i64, values: Vec<Value>) -> Input<SensorInput, SensorCommand> {
     Input::Receive(SensorInput {
         stream: stream.into(),
@@ -203,6 +208,35 @@ fn a_source_that_falls_silent_within_a_slide_is_looked_at_once_more() {
     assert_eq!(output(&late), (2.0, 1));
     let silent = told(harness.advance(Duration::from_secs(60)).expect("holds"));
     assert_eq!(silent, []);
+}
+
+#[test]
+fn the_last_slide_is_evaluated_before_a_source_loses_its_stream() {
+    // With `wait`, the slide is evaluated as a whole, without it also at its first element.
+    for (wait, before) in [("", 1), ("wait = \"1s\"", 0)] {
+        let text = MEAN.replace("slide = \"2s\"", &format!("slide = \"2s\"\n{wait}"));
+        let mut harness = harness(&text);
+        events(&mut harness, bind("t", "a", schema("x")));
+        let mut evaluated = events(&mut harness, receive("a", 0, vec![Value::Double(1.0)]));
+        evaluated.extend(events(
+            &mut harness,
+            receive("a", 500, vec![Value::Double(3.0)]),
+        ));
+        assert_eq!(evaluated.len(), before, "{wait}");
+        assert_eq!(
+            output(&events(&mut harness, end_slides("t"))),
+            (2.0, 1),
+            "{wait}"
+        );
+        // Nothing waits any more, neither now nor later.
+        assert_eq!(events(&mut harness, end_slides("t")), [], "{wait}");
+        assert_eq!(harness.deadline(), None, "{wait}");
+        let left = events(&mut harness, unbind("t", "a"));
+        assert!(
+            matches!(left[..], [SensorEvent::Waiting { .. }]),
+            "{left:?}"
+        );
+    }
 }
 
 #[test]
@@ -347,6 +381,7 @@ proptest! {
                 }
                 2 => harness.advance(Duration::from_millis(number.unsigned_abs())),
                 3 => harness.input(receive(&name, number, vec![Value::Integer(1)])),
+                4 => harness.input(end_slides("t")),
                 _ => harness.input(receive(&name, number, vec![Value::Double(number as f64)])),
             };
             let outputs = outputs.map_err(|violation| {

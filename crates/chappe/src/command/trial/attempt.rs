@@ -120,6 +120,7 @@ fn print_json(descriptor: &Descriptor, streams: &[TrialStream], trial: &Trial) {
         "elements_out": trial.outputs().count(),
         "misfits": trial.counters.misfits,
         "dead_letters": trial.dead_letters,
+        "unused": super::unused_json(&trial.unused),
         "failures": trial.failures,
     }));
 }
@@ -151,32 +152,27 @@ fn print(descriptor: &Descriptor, streams: &[TrialStream], trial: &Trial, rows: 
     let counters = trial.counters;
     let outputs = trial.outputs().count();
     output::line(format_args!("{} in, {outputs} out", counters.inputs));
-    let unused = [
-        (counters.misfits, "did not fit the fields of their stream"),
-        (
-            trial.dead_letters,
-            "came too late or too early, and are dead letters",
-        ),
-        (
-            counters.too_soon,
-            "results came sooner than the rate allows",
-        ),
-        (counters.nulls, "results had a field without a value"),
-        (counters.repeated_times, "results had the time of another"),
-    ];
-    for (count, what) in unused {
-        if count > 0 {
-            output::line(format_args!("{count} {what}"));
-        }
+    for one in &trial.unused {
+        output::line(super::unused(one));
+    }
+    if trial.dead_letters > 0 {
+        let count = trial.dead_letters;
+        output::line(format_args!("{count} of these are dead letters"));
     }
     for failure in &trial.failures {
         output::line(format_args!("an evaluation failed: {failure}"));
     }
     if outputs == 0 && trial.failures.is_empty() {
-        output::note(
-            "hint: no row was output: the window may be longer than the elements, or a condition of \
-             the statement excludes all; try more of them with --last",
-        );
+        output::note(match trial.unused.is_empty() {
+            true => {
+                "hint: no row was output: the window may be longer than the elements, or a condition of \
+                 the statement excludes all; try more of them with --last"
+            }
+            false => {
+                "hint: no row was output, and not everything was used: \
+                 docs/reference/virtual-sensors.md explains each reason"
+            }
+        });
     }
     output::progress(
         "next: move the file to the node's sensors directory, where it takes effect at once",

@@ -15,9 +15,10 @@ mod run;
 use std::path::Path;
 
 use chappe_stream::descriptor::DESCRIPTOR_BYTES_MAX;
-use chappe_stream::trial::TrialError;
+use chappe_stream::trial::{TrialError, Unused};
 use chappe_stream::{Descriptor, Field};
 use serde::Deserialize as _;
+use serde_json::{Value as Json, json};
 
 use super::{stream, text_file};
 use crate::output::Failure;
@@ -52,6 +53,38 @@ pub(super) fn fields(written: &[String]) -> Result<Vec<Field>, Failure> {
         })
     };
     written.iter().map(field).collect()
+}
+
+/// Elements or results that the sensor did not use, as a line.
+fn unused(one: &Unused) -> String {
+    let why = match one.reason {
+        "late" => "arrived after its window had moved on",
+        "early" => "its source time is more than `ahead` after its receipt",
+        "equal_time" => "another element of its stream has its time",
+        "window_elements" => "left its window early, at the limit of elements",
+        "window_bytes" => "left its window early, at the limit of bytes",
+        "window_keys" => "the whole window of a key was dropped: see `keys`",
+        "turns_skipped" => "a slide passed without an evaluation",
+        "misfit" => "does not fit the fields of its stream",
+        "sampled_out" => "left out by `sampling`",
+        "too_soon" => "a result sooner than a rate allows",
+        "beyond_count" => "a result after the last of its statement",
+        "repeated_time" => "a result with the time of another",
+        "null" => "a result with a field without a value",
+        other => other,
+    };
+    let (count, reason) = (one.count, one.reason);
+    match &one.source {
+        Some(source) => format!("not used: {count} {reason} of {source} ({why})"),
+        None => format!("not used: {count} {reason} ({why})"),
+    }
+}
+
+/// The same, for programs.
+fn unused_json(unused: &[Unused]) -> Vec<Json> {
+    let one =
+        |one: &Unused| json!({ "source": one.source, "reason": one.reason, "count": one.count });
+    unused.iter().map(one).collect()
 }
 
 /// A trial that is not possible, with its remedy.

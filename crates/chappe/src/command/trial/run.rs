@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use chappe_stream::trial::{Trial, TrialStream};
+use chappe_stream::trial::{Trial, TrialStream, Unused};
 use chappe_stream::{Descriptor, SensorLimits, StreamElement};
 use serde_json::{Value as Json, json};
 
@@ -28,6 +28,7 @@ struct Tested {
     differences: Vec<Difference>,
     /// Why it could not be evaluated, or an evaluation failed.
     failures: Vec<String>,
+    unused: Vec<Unused>,
 }
 
 impl Tested {
@@ -191,12 +192,14 @@ fn one(file: &str, descriptor: &Descriptor, test: Expectation) -> Result<Tested,
         line: test.line,
         differences: Vec::new(),
         failures: Vec::new(),
+        unused: Vec::new(),
     };
     match Trial::run(descriptor, &streams, SensorLimits::default(), || true) {
         Ok(trial) => {
             let outputs: Vec<&StreamElement> = trial.outputs().collect();
             tested.differences = differences(&test, descriptor, &outputs);
             tested.failures = trial.failures;
+            tested.unused = trial.unused;
             if trial.counters.misfits > 0 {
                 let text = "rows of input do not fit the fields of their stream".to_owned();
                 tested.failures.push(text);
@@ -236,6 +239,9 @@ fn print(tested: &Tested) {
             "        and {more} more differences: --json lists all"
         ));
     }
+    for one in &tested.unused {
+        output::line(format_args!("        {}", super::unused(one)));
+    }
 }
 
 fn as_json(tested: &Tested) -> Json {
@@ -252,5 +258,6 @@ fn as_json(tested: &Tested) -> Json {
         "passed": tested.passed(),
         "differences": tested.differences.iter().map(difference).collect::<Vec<_>>(),
         "failures": tested.failures,
+        "unused": super::unused_json(&tested.unused),
     })
 }
