@@ -351,9 +351,9 @@ mod tests {
             assert!(error.contains(word), "{text}: {error}");
         }
         for (text, word) in [
-            ("a b=", "no value"),
+            ("a b=", "not a value"),
             ("a b=1,", "`key=value`"),
-            ("a b=1ii", "no value"),
+            ("a b=1ii", "not a value"),
             ("a =1", "`key=value`"),
             ("a b=\"x\"y", "`key=value`"),
         ] {

@@ -93,7 +93,7 @@ fn an_error_names_line_column_key_and_hint() {
             1,
             32,
             "time_zone",
-            "no offset",
+            "not an offset",
             "+02:00",
         ),
         (
@@ -237,7 +237,7 @@ fn an_error_names_line_column_key_and_hint() {
             1,
             62,
             "type",
-            "no type of a layout",
+            "not a type of a layout",
             "u8",
         ),
         (

@@ -52,7 +52,7 @@ fields = [{ name = "celsius", path = "Temperatur", type = "double" }, { name = "
         "{faults:?}"
     );
     assert!(
-        faults[1].contains("line 8") && faults[1].contains("no time"),
+        faults[1].contains("line 8") && faults[1].contains("not a time"),
         "{faults:?}"
     );
 }

@@ -61,9 +61,9 @@ fn wrong_lines_are_named() {
     let words = [
         "field `key=value`",
         "has no value",
-        "no value of a field",
+        "not a value of a field",
         "closing quote",
-        "no timestamp",
+        "not a timestamp",
         "measurement",
     ];
     assert_eq!(faults.len(), words.len());

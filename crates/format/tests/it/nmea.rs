@@ -80,9 +80,9 @@ fn wrong_sentences_are_named() {
         "the checksum is \"00\"",
         "checksum is missing",
         "does not start",
-        "no angle",
-        "no time",
-        "no time",
+        "not an angle",
+        "not a time",
+        "not a time",
     ];
     assert_eq!(faults.len(), words.len(), "{faults:?}");
     for (fault, word) in faults.iter().zip(words) {
