@@ -29,7 +29,7 @@ pub(crate) struct Budget {
     limits: SparqlLimits,
     interrupt: Interrupt,
     pub(crate) token: CancellationToken,
-    /// Reading a term may be slow (regular expressions): the interrupt is evaluated each time.
+    /// Steps may be slow (regular expressions): the interrupt is evaluated at each.
     slow: bool,
     /// Reading a term may append its text to a growing one: it counts as memory.
     pub(crate) texts: bool,
@@ -103,11 +103,6 @@ impl Budget {
 
     /// Charges one step.
     pub(crate) fn step(&self) -> Result<(), BudgetSpent> {
-        self.charge_steps(1, false)
-    }
-
-    /// Charges the reading of a term.
-    pub(crate) fn charge_term(&self) -> Result<(), BudgetSpent> {
         self.charge_steps(1, self.slow)
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use oxrdf::{BlankNode, NamedNode, Variable};
+use regex::RegexBuilder;
 use spargebra::algebra::{
     AggregateExpression, Expression, Function, GraphPattern, OrderExpression,
     PropertyPathExpression,
@@ -15,6 +16,9 @@ use crate::limits::SparqlError;
 /// Maximum length of a text that one evaluation of an expression can make, computed from its form:
 /// REPLACE and similar functions multiply.
 const MAX_EXPRESSION_BYTES: usize = 4 * 1024 * 1024;
+/// Maximum size of a compiled regular expression in bytes; reason: that of the evaluator, which compiles a larger one
+/// anew for each row only to refuse it.
+const REGEX_BYTES_MAX: usize = 1_000_000;
 /// Assumed length of the text of a number, a date, a hash or an identifier.
 const SMALL_BYTES: usize = 512;
 
@@ -131,6 +135,51 @@ pub(crate) fn check_size(expression: &Expression) -> Result<(), SparqlError> {
         });
     }
     Ok(())
+}
+
+/// Rejects a regular expression that the evaluator would compile for each row: it compiles those once that are literals,
+/// together with their flags, and that it accepts.
+pub(crate) fn check_regex(
+    pattern: Option<&Expression>,
+    flags: Option<&Expression>,
+) -> Result<(), SparqlError> {
+    let unsupported = |what| Err(SparqlError::Unsupported(what));
+    let Some(Expression::Literal(pattern)) = pattern else {
+        return unsupported("a regular expression that is not a literal");
+    };
+    let flags = match flags {
+        None => "",
+        Some(Expression::Literal(flags)) => flags.value(),
+        Some(_) => return unsupported("a flag of a regular expression that is not a literal"),
+    };
+    let escaped;
+    let pattern = match flags.contains('q') {
+        true => {
+            escaped = regex::escape(pattern.value());
+            &escaped
+        }
+        false => pattern.value(),
+    };
+    let mut builder = RegexBuilder::new(pattern);
+    builder.size_limit(REGEX_BYTES_MAX);
+    for flag in flags.chars() {
+        match flag {
+            'i' => builder.case_insensitive(true),
+            'm' => builder.multi_line(true),
+            's' => builder.dot_matches_new_line(true),
+            'x' => builder.ignore_whitespace(true),
+            'q' => &mut builder,
+            _ => return unsupported("a flag of a regular expression other than i, m, q, s and x"),
+        };
+    }
+    match builder.build() {
+        Ok(_) => Ok(()),
+        Err(regex::Error::CompiledTooBig(_)) => Err(SparqlError::Limit {
+            limit: "bytes of a compiled regular expression",
+            value: REGEX_BYTES_MAX as u64,
+        }),
+        Err(_) => unsupported("the syntax of a regular expression"),
+    }
 }
 
 /// The maximum number of bytes that evaluating the expression with all its parts can make.

@@ -30,6 +30,10 @@ pub(crate) const MAX_PATTERNS: usize = 96;
 /// With at most this many, the stack of an ordinary thread certainly suffices.
 const SMALL_PATTERNS: usize = 16;
 
+/// Maximum number of regular expressions of a query; reason: compiling one of the largest takes some hundredths of a second
+/// and some MB, and nothing interrupts it.
+const MAX_REGEXES: usize = 16;
+
 /// Casts are functions named like XML Schema's datatypes.
 const CASTS: &str = "http://www.w3.org/2001/XMLSchema#";
 
@@ -53,6 +57,7 @@ pub(crate) struct Planner<'a> {
 pub(crate) fn examine(pattern: &GraphPattern) -> Result<QueryTraits, SparqlError> {
     let mut examiner = Examiner {
         patterns: 0,
+        regexes: 0,
         traits: QueryTraits::default(),
     };
     examiner.pattern(pattern)?;
@@ -63,6 +68,7 @@ pub(crate) fn examine(pattern: &GraphPattern) -> Result<QueryTraits, SparqlError
 
 struct Examiner {
     patterns: usize,
+    regexes: usize,
     traits: QueryTraits,
 }
 
@@ -147,18 +153,32 @@ impl Examiner {
             {
                 result = Err(SparqlError::Unsupported("a function outside SPARQL 1.1"));
             }
-            Expression::FunctionCall(Function::Regex | Function::Replace, arguments) => {
-                self.traits.slow = true;
-                let literal = matches!(arguments.get(1), Some(Expression::Literal(_)));
-                if !literal && result.is_ok() {
-                    result = Err(SparqlError::Unsupported(
-                        "a regular expression that is not a literal",
-                    ));
-                }
+            Expression::FunctionCall(Function::Regex, arguments) if result.is_ok() => {
+                result = self.regex(arguments.get(1), arguments.get(2));
+            }
+            Expression::FunctionCall(Function::Replace, arguments) if result.is_ok() => {
+                result = self.regex(arguments.get(1), arguments.get(3));
             }
             _ => {}
         });
         result
+    }
+
+    fn regex(
+        &mut self,
+        pattern: Option<&Expression>,
+        flags: Option<&Expression>,
+    ) -> Result<(), SparqlError> {
+        self.traits.slow = true;
+        self.regexes += 1;
+        if self.regexes > MAX_REGEXES {
+            let value = MAX_REGEXES as u64;
+            return Err(SparqlError::Limit {
+                limit: "regular expressions",
+                value,
+            });
+        }
+        expression::check_regex(pattern, flags)
     }
 }
 

@@ -171,7 +171,7 @@ impl QueryableDataset<'static> for View {
     }
 
     fn externalize_term(&self, id: Id) -> Result<Term, BudgetSpent> {
-        self.source.budget.charge_term()?;
+        self.source.budget.step()?;
         let term = if id >= LOCAL {
             self.local
                 .borrow()

@@ -280,6 +280,53 @@ fn what_is_not_offered_is_refused() {
 }
 
 #[test]
+fn regular_expressions_that_would_be_compiled_for_each_row_are_refused() {
+    let filter = |test: &str| format!("SELECT * {{ ?s ?p ?o BIND('i' AS ?f) FILTER({test}) }}");
+    for (test, refused) in [
+        ("REGEX(STR(?o), ?o)", "expression that is not a literal"),
+        (
+            "REGEX(STR(?o), 'a', ?f)",
+            "flag of a regular expression that is not",
+        ),
+        (
+            "REGEX(STR(?o), 'a', LCASE('I'))",
+            "flag of a regular expression that is not",
+        ),
+        (
+            "REPLACE(STR(?o), 'a', 'b', ?f) = 'b'",
+            "flag of a regular expression that is not",
+        ),
+        ("REGEX(STR(?o), 'a', 'g')", "other than i, m, q, s and x"),
+        ("REGEX(STR(?o), '(a')", "syntax of a regular expression"),
+        (
+            r"REGEX(STR(?o), '(\\p{L}{1,30}){1,30}N')",
+            "limit of bytes of a compiled regular expression: 1000000",
+        ),
+        (
+            r"EXISTS { ?s ?q ?r FILTER(REGEX(STR(?r), '(\\p{L}{1,30}){1,30}N')) }",
+            "limit of bytes of a compiled regular expression: 1000000",
+        ),
+    ] {
+        let error = ask(filter(test)).unwrap_err().to_string();
+        assert!(error.contains(refused), "{error}: {test}");
+    }
+    let many = |count| vec!["REGEX(STR(?o), '[a-z]', 'i')"; count].join(" || ");
+    ask(filter(&many(16))).unwrap();
+    let error = ask(filter(&many(17))).unwrap_err().to_string();
+    assert!(
+        error.contains("limit of regular expressions: 16"),
+        "{error}"
+    );
+    for accepted in [
+        "REGEX(STR(?o), '(a', 'q')",
+        "REGEX(STR(?o), 'A  b', 'imsx')",
+        "REPLACE(STR(?o), '[a-f]+', 'x', 'i') = 'x'",
+    ] {
+        ask(filter(accepted)).unwrap();
+    }
+}
+
+#[test]
 fn answers_and_queries_are_bounded_and_the_interrupt_is_heard() {
     let registry = registry();
     let ask = |limits: SparqlLimits, interrupt: Interrupt| {
