@@ -171,7 +171,7 @@ mod tests {
         for (arguments, word) in [
             (json!({}), "\"value\" is missing"),
             (json!({ "value": 1, "x": 2 }), "no argument \"x\""),
-            (json!({ "value": "a" }), "no number"),
+            (json!({ "value": "a" }), "not a number"),
             (json!({ "value": 1e12 }), "2147483647"),
         ] {
             let error = written(keys, arguments.clone()).unwrap_err();

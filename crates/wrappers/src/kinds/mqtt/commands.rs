@@ -154,8 +154,8 @@ mod tests {
         );
         for (arguments, word) in [
             (json!({ "lamp": "7" }), "\"on\" is missing"),
-            (json!({ "lamp": "7/../8", "on": true }), "no level"),
-            (json!({ "lamp": "#", "on": true }), "no level"),
+            (json!({ "lamp": "7/../8", "on": true }), "not a level"),
+            (json!({ "lamp": "#", "on": true }), "not a level"),
             (json!({ "lamp": "7", "on": true, "x": 1 }), "no argument"),
         ] {
             let error = publication(arguments.clone()).unwrap_err();

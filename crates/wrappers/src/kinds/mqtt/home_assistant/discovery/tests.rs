@@ -53,7 +53,7 @@ fn an_announced_entity_has_a_stream_until_it_is_retracted() {
     assert_eq!(values(&output), [(stream, Element::Null, Quality::Bad)]);
     assert!(values(&receive(&mut discovery, "z/1/lwt", "offline")).is_empty());
     let output = receive(&mut discovery, "z/1", "warm");
-    assert!(output.batch.undecodable[0].reason.contains("no JSON"));
+    assert!(output.batch.undecodable[0].reason.contains("not JSON"));
     let (ended, _) = changes(&mut discovery, topic, "");
     assert_eq!((ended.gone, discovery.len()), (set(&["z/1", "z/1/lwt"]), 0));
 }
