@@ -201,6 +201,8 @@ pub(crate) struct Permits {
     write_memory: Pool,
     /// Threads that decode and encode large elements of live data.
     pub(crate) live_readers: Parsers,
+    /// Answers of the guide, which strangers read: a quarter of `http.max_connections`.
+    pub(crate) guide: Arc<Semaphore>,
 }
 
 impl Permits {
@@ -216,6 +218,7 @@ impl Permits {
             writes: pool(config.limits.writes),
             write_memory: Pool::new(WRITE_UNITS, least),
             live_readers: Parsers::default(),
+            guide: Arc::new(Semaphore::new(config.http.max_connections as usize / 4)),
         }
     }
 

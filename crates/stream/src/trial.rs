@@ -116,7 +116,21 @@ impl Trial {
         descriptor: &Descriptor,
         streams: &[TrialStream],
         limits: SensorLimits,
-        goes_on: impl FnMut() -> bool,
+        mut goes_on: impl FnMut() -> bool,
+    ) -> Result<Self, TrialError> {
+        Self::run_interruptible(descriptor, streams, limits, |_| goes_on())
+    }
+
+    /// The same, but `goes_on` gets the sensor, whose [`VirtualSensor::interrupt_handles`] stop the evaluation that
+    /// follows.
+    ///
+    /// # Errors
+    /// See [`Self::run`].
+    pub fn run_interruptible(
+        descriptor: &Descriptor,
+        streams: &[TrialStream],
+        limits: SensorLimits,
+        goes_on: impl FnMut(&VirtualSensor) -> bool,
     ) -> Result<Self, TrialError> {
         let mut order: Vec<(usize, usize)> = Vec::new();
         for (at, stream) in streams.iter().enumerate() {
@@ -212,7 +226,7 @@ struct Course<F> {
     goes_on: F,
 }
 
-impl<F: FnMut() -> bool> Course<F> {
+impl<F: FnMut(&VirtualSensor) -> bool> Course<F> {
     fn bind(
         descriptor: &Descriptor,
         streams: &[TrialStream],
@@ -277,7 +291,7 @@ impl<F: FnMut() -> bool> Course<F> {
         of: Option<(usize, usize)>,
         input: Input<SensorInput, SensorCommand>,
     ) -> Result<(), TrialError> {
-        if !(self.goes_on)() {
+        if !(self.goes_on)(&self.sensor) {
             return Err(TrialError::Stopped);
         }
         let mut outputs = Vec::new();

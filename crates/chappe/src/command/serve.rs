@@ -1,6 +1,7 @@
 //! `chappe serve`: runs a node.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use chappe_node::config::{Config, Flag};
 use chappe_node::{Node, StartError};
@@ -15,6 +16,10 @@ use crate::output::{self, Failure, Outcome};
 /// far fewer.
 const OPEN_FILES_MAX: u64 = 65_536;
 
+/// Time for work on other threads after the node has ended; reason: all that must be stored is by then, and what is left
+/// may take any time.
+const THREADS_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Runs a node until a signal.
 pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
     let set = flags
@@ -28,7 +33,7 @@ pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
     })?;
     raise_open_files_limit();
     let runtime = chappe_node::runtime()?;
-    runtime.block_on(async {
+    let outcome: Outcome = runtime.block_on(async {
         let node = start(loaded.config).await?;
         let address = node.url();
         if json {
@@ -70,7 +75,9 @@ pub(crate) fn run(flags: Serve, json: bool) -> Outcome {
         output::progress("draining");
         node.shutdown().await?;
         Ok(())
-    })
+    });
+    runtime.shutdown_timeout(THREADS_TIMEOUT);
+    outcome
 }
 
 /// Raises the limit of open files, 1,024 by default, as far as a process may. With the default, a flood of

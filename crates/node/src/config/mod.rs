@@ -136,8 +136,8 @@ pub struct Http {
     #[schemars(extend("items" = {"type": "string", "format": "ip-prefix"}))]
     pub trusted_proxies: Vec<String>,
     /// Concurrent connections; for one more, the connection that has been idle longest is closed.
-    /// At most half of them may be endless answers to other nodes (links of kind `http_pull`);
-    /// further ones are refused with status 503.
+    /// At most half of them may be endless answers to other nodes (links of kind `http_pull`),
+    /// and a quarter answers of the guide; further ones are refused with status 503.
     #[schemars(range(min = 4, max = 10_000))]
     pub max_connections: u32,
     /// Concurrent clients of live data; further ones are refused with status 503.

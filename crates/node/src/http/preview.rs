@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::params::{self, Name, Params};
 use super::parts;
 use super::problem::Problem;
-use super::sensors::invalid;
+use super::sensors::{invalid, needs_administer};
 use super::streams::store_problem;
 use crate::accounts::Caller;
 use crate::permits::RequestKind;
@@ -111,8 +111,9 @@ pub(crate) struct PreviewStep {
     request_body(content((String = "application/toml"), (Vec<u8> = "application/octet-stream")),
         description = "the file"),
     responses((status = 200, body = SensorPreview), (status = 400, body = Problem), (status = 401, body = Problem),
-        (status = 422, body = Problem, description = "the file is invalid, a source has no stream, or there are too \
-            many elements"),
+        (status = 403, body = Problem, description = "the file has wrappers, which needs `administer`"),
+        (status = 422, body = Problem, description = "the file is invalid, a source has no stream, there are too \
+            many elements, or the time is over"),
         (status = 429, body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn preview(
     State(app): State<App>,
@@ -129,15 +130,20 @@ pub(super) async fn preview(
     let bytes = params::body(&app, body).await?;
     let text = String::from_utf8(bytes.into())
         .map_err(|_| Problem::bad_request("the sensor file is not UTF-8"))?;
+    if sensors::has_wrappers(&text) && !caller.administers() {
+        return Err(needs_administer(&name));
+    }
     let permit = parts::permit(&app, &caller, RequestKind::Query)?;
+    let (waiting, time) = sensors::begin_preview();
     let work = tokio::task::spawn_blocking(move || {
         let last = Duration::from_secs(u64::from(last_s));
-        let made = sensors::preview(&app, &text, last);
+        let made = sensors::preview(&app, &text, last, &time);
         let answer = made.map_err(problem).and_then(|made| answer(&name, &made));
         drop(permit);
         answer
     });
     let answer = work.await;
+    drop(waiting);
     answer
         .map_err(|_| Problem::internal("the preview failed"))?
         .map(Json)

@@ -165,10 +165,10 @@ pub(super) async fn delete(
 }
 
 /// The file of a sensor has wrappers, which are as powerful as those in files of their own.
-fn needs_administer(name: &str) -> Problem {
+pub(super) fn needs_administer(name: &str) -> Problem {
     let detail = format!("the file of the virtual sensor {name:?} has wrappers");
     let problem = Problem::new(StatusCode::FORBIDDEN, detail).code(code::ROLE_MISSING);
-    problem.hint("writing and removing wrappers needs the role `administer`")
+    problem.hint("previewing, writing and removing wrappers needs the role `administer`")
 }
 
 /// What became of a call.

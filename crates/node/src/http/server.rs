@@ -19,7 +19,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use super::bodies::{RequestBody, ResponseBody};
@@ -35,6 +35,17 @@ const WRITE_DEADLINE: Duration = Duration::from_secs(20);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 /// Pause after the system refused a connection (no more file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Closes the connection of a request, whose client takes the answer too slowly.
+#[derive(Clone, Default)]
+pub(super) struct Closing(Arc<Notify>);
+
+impl Closing {
+    /// Closes it.
+    pub(super) fn close(&self) {
+        self.0.notify_one();
+    }
+}
 
 /// The shared state of all connections.
 #[derive(Clone)]
@@ -155,8 +166,11 @@ impl Serving {
         let shared_place = place.clone();
         let certificate = stream.client_certificate();
         let subject = certificate.map(ClientCertificate::of_der);
+        let closing = Closing::default();
+        let closed = closing.0.clone();
         let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
             request.extensions_mut().insert(ConnectInfo(peer));
+            request.extensions_mut().insert(closing.clone());
             if let Some(subject) = &subject {
                 request.extensions_mut().insert(subject.clone());
             }
@@ -178,6 +192,7 @@ impl Serving {
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
             () = place.displaced() => return,
+            () = closed.notified() => return,
             () = shutdown(&mut drain) => {
                 connection.as_mut().graceful_shutdown();
                 connection.await

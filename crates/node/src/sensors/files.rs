@@ -200,12 +200,21 @@ pub(super) fn write(
             Some("choose a name that does not end in `.test`"),
         ));
     }
-    let wrappers = inline::read(&descriptor, &path, text);
-    for wrapper in wrappers.map_err(|error| FileError::Invalid(Box::new(problem(error))))? {
-        let sent = wrapper.check_sent(&wrapper.keys.kind);
-        sent.map_err(|error| FileError::Invalid(Box::new(problem(error))))?;
-    }
+    check_sent(&descriptor, &path, text).map_err(FileError::Invalid)?;
     reload::write(directory, &path, name, text)
+}
+
+/// Checks the wrappers of a file that was sent over the network.
+pub(super) fn check_sent(
+    descriptor: &Descriptor,
+    path: &Path,
+    text: &str,
+) -> Result<(), Box<Problem>> {
+    let refused = |error| Box::new(problem(error));
+    for wrapper in inline::read(descriptor, path, text).map_err(refused)? {
+        wrapper.check_sent(&wrapper.keys.kind).map_err(refused)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

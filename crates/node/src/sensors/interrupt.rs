@@ -28,11 +28,7 @@ impl Interrupting {
 
 impl Drop for Interrupting {
     fn drop(&mut self) {
-        let mut shared = self.0.lock();
-        shared.is_interrupted = true;
-        for interrupt in &shared.interrupts {
-            interrupt();
-        }
+        self.0.interrupt();
     }
 }
 
@@ -51,6 +47,20 @@ impl Computation {
         });
         shared.interrupts = interrupts.collect();
         !shared.is_interrupted
+    }
+
+    /// Interrupts what runs and all that follows.
+    pub(super) fn interrupt(&self) {
+        let mut shared = self.lock();
+        shared.is_interrupted = true;
+        for interrupt in &shared.interrupts {
+            interrupt();
+        }
+    }
+
+    /// Whether it was interrupted.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.lock().is_interrupted
     }
 
     /// The computation has ended.

@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 pub(crate) use candidates::sensor_key;
 pub(crate) use commands::store as store_call;
 pub use files::{Checked, check};
-pub(crate) use preview::{Preview, PreviewError, preview};
+pub(crate) use preview::{Preview, PreviewError, begin as begin_preview, preview};
 use table::SensorError;
 pub(crate) use table::{Sensor, SensorState, Sensors};
 
@@ -42,7 +42,7 @@ pub(crate) fn write(app: &App, name: &str, text: &str) -> Result<(), FileError> 
     files::write(&app.config.sensors_directory, reading, path, name, text)
 }
 
-/// Whether the file `text` of a sensor has wrappers, so that writing it needs the right to write wrappers.
+/// Whether the file `text` of a sensor has wrappers, so that writing and previewing it needs the right to write wrappers.
 pub(crate) fn has_wrappers(text: &str) -> bool {
     // An invalid file is refused later.
     Descriptor::parse("", text).is_ok_and(|descriptor| inline::has_any(&descriptor))

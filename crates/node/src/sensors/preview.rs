@@ -8,17 +8,24 @@ use std::time::{Duration, Instant};
 use chappe_stream::binding::BindingLimits;
 use chappe_stream::trial::{Trial, TrialError, TrialStream};
 use chappe_stream::{Binding, Descriptor, SensorLimits, StoreError, StreamLog, Timestamp};
+use tokio::sync::oneshot;
 
+use super::interrupt::Computation;
 use super::{candidates, files};
 use crate::config::Problem;
 use crate::shared::App;
 
 /// Time of a preview; reason: a person waits for it, and a thread is busy.
 const TIME_MAX: Duration = Duration::from_secs(5);
+/// Pause before an evaluation is interrupted again; reason: SQLite forgets an interrupt that comes between two of them.
+const INTERRUPT_PAUSE: Duration = Duration::from_millis(50);
 /// Elements of a preview; reason: five minutes at 30 elements a second.
 const ELEMENTS_MAX: usize = 10_000;
 /// Bytes of these elements in memory; reason: a few seconds of waveforms, for as many previews as there may be queries.
 const ELEMENT_BYTES_MAX: usize = 32 << 20;
+
+/// The name of a descriptor in messages.
+const FILE: &str = "sensor.toml";
 
 /// A preview.
 pub(crate) struct Preview {
@@ -28,6 +35,57 @@ pub(crate) struct Preview {
     pub(crate) streams: Vec<TrialStream>,
     /// The course of the evaluation.
     pub(crate) trial: Trial,
+}
+
+/// Whoever waits for a preview: when it is dropped, the preview is interrupted.
+pub(crate) struct Waiting {
+    _waits: oneshot::Sender<()>,
+}
+
+/// The time of a preview.
+pub(crate) struct Time {
+    until: Instant,
+    computation: Computation,
+    _runs: oneshot::Sender<()>,
+}
+
+/// Begins the time of a preview, which is interrupted at its end.
+pub(crate) fn begin() -> (Waiting, Time) {
+    let until = Instant::now() + TIME_MAX;
+    let (waits, gone) = oneshot::channel();
+    let (runs, ended) = oneshot::channel();
+    let computation = Computation::default();
+    tokio::spawn(interrupt(computation.clone(), until, gone, ended));
+    let waiting = Waiting { _waits: waits };
+    let time = Time {
+        until,
+        computation,
+        _runs: runs,
+    };
+    (waiting, time)
+}
+
+/// Interrupts the computation at `until`, or when who waits is gone, until it has ended.
+async fn interrupt(
+    computation: Computation,
+    until: Instant,
+    gone: oneshot::Receiver<()>,
+    mut ended: oneshot::Receiver<()>,
+) {
+    tokio::select! {
+        _ = &mut ended => return,
+        _ = gone => {}
+        () = tokio::time::sleep_until(until.into()) => {}
+    }
+    loop {
+        computation.interrupt();
+        if tokio::time::timeout(INTERRUPT_PAUSE, &mut ended)
+            .await
+            .is_ok()
+        {
+            return;
+        }
+    }
 }
 
 /// A preview that is not possible.
@@ -44,11 +102,17 @@ pub(crate) enum PreviewError {
     Store(StoreError),
 }
 
-/// Evaluates a descriptor over the elements that are newer than `last` before the newest one. Blocks.
-pub(crate) fn preview(app: &App, text: &str, last: Duration) -> Result<Preview, PreviewError> {
-    let until = Instant::now() + TIME_MAX;
-    let read = files::descriptor("sensor.toml", text, app.config.access.read);
+/// Evaluates a descriptor that was sent over the elements that are newer than `last` before the newest one. Blocks.
+pub(crate) fn preview(
+    app: &App,
+    text: &str,
+    last: Duration,
+    time: &Time,
+) -> Result<Preview, PreviewError> {
+    let read = files::descriptor(FILE, text, app.config.access.read);
     let descriptor = read.map_err(PreviewError::Invalid)?;
+    let sent = files::check_sent(&descriptor, FILE.as_ref(), text);
+    sent.map_err(PreviewError::Invalid)?;
     let bound = bound(app, &descriptor)?;
     let mut newest = None;
     for (_, _, log) in &bound {
@@ -74,15 +138,23 @@ pub(crate) fn preview(app: &App, text: &str, last: Duration) -> Result<Preview, 
         {
             count += piece.len();
             bytes += piece.iter().map(|it| it.size_bytes()).sum::<usize>();
-            if count > ELEMENTS_MAX || bytes > ELEMENT_BYTES_MAX || Instant::now() >= until {
+            if count > ELEMENTS_MAX || bytes > ELEMENT_BYTES_MAX || Instant::now() >= time.until {
                 return Err(PreviewError::TooMany);
             }
             stream.elements.extend(piece);
         }
         streams.push(stream);
     }
-    let goes_on = || Instant::now() < until;
-    let trial = Trial::run(&descriptor, &streams, SensorLimits::default(), goes_on);
+    let computation = &time.computation;
+    let mut trial =
+        Trial::run_interruptible(&descriptor, &streams, SensorLimits::default(), |sensor| {
+            computation.begin(sensor)
+        });
+    computation.end();
+    if computation.is_interrupted() {
+        // The evaluation that was interrupted may have been the last one.
+        trial = Err(TrialError::Stopped);
+    }
     Ok(Preview {
         trial: trial.map_err(PreviewError::Trial)?,
         descriptor,
@@ -120,4 +192,23 @@ fn bound(
         }
     }
     Ok(bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_preview_for_which_nobody_waits_is_interrupted() {
+        let (waiting, time) = begin();
+        assert!(!time.computation.is_interrupted());
+        drop(waiting);
+        let interrupted = async {
+            while !time.computation.is_interrupted() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let limit = TIME_MAX / 2; // Before the end of its time.
+        tokio::time::timeout(limit, interrupted).await.unwrap();
+    }
 }

@@ -91,3 +91,48 @@ fn the_files_of_the_guide_are_served_and_no_others() {
         node.shutdown().await.unwrap();
     });
 }
+
+#[test]
+fn slow_readers_of_the_guide_leave_connections_to_others() {
+    use tokio::io::AsyncWriteExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    let guide = directory.path().join("guide");
+    std::fs::create_dir_all(&guide).unwrap();
+    std::fs::write(guide.join("index.html"), "<h1>Guide</h1>").unwrap();
+    // More than the buffers of both sockets hold.
+    let large = std::fs::File::create(guide.join("searchindex.js")).unwrap();
+    large.set_len(64 << 20).unwrap();
+    block(async {
+        let mut config = config(directory.path());
+        config.http.docs = guide;
+        config.http.max_connections = 8;
+        let node = Node::start(config).await.unwrap();
+        let mut held = Vec::new();
+        for _ in 0..2 {
+            let mut slow = tokio::net::TcpStream::connect(node.address())
+                .await
+                .unwrap();
+            let head = format!(
+                "GET /docs/searchindex.js HTTP/1.1\r\nHost: {}\r\n\r\n",
+                node.address()
+            );
+            slow.write_all(head.as_bytes()).await.unwrap();
+            // The answer has begun.
+            slow.readable().await.unwrap();
+            held.push(slow);
+        }
+        let refused = get(&node, "/docs/").await;
+        assert_eq!(refused.status, 503, "{}", refused.body);
+        assert_eq!(refused.headers["retry-after"], "2");
+        assert_eq!(get(&node, "/health").await.status, 200);
+        drop(held);
+        let again = async {
+            while get(&node, "/docs/").await.status != 200 {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        };
+        let limit = std::time::Duration::from_secs(30);
+        tokio::time::timeout(limit, again).await.unwrap();
+        node.shutdown().await.unwrap();
+    });
+}

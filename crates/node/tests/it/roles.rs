@@ -113,12 +113,22 @@ fn a_sensor_with_wrappers_needs_the_role_of_wrappers() {
             world.add("admin", &["administer"]).await,
         );
         let path = "/api/v1/virtual-sensors/s";
-        let ask = async |token: &str, method: &str, text: &str| {
+        let ask_at = async |path: &str, token: &str, method: &str, text: &str| {
             let credential = format!("Bearer {token}");
             let fields = [("Authorization", credential.as_str())];
             let answer = send(&world.node, method, path, &fields, text.as_bytes()).await;
             answer.status
         };
+        let ask =
+            async |token: &str, method: &str, text: &str| ask_at(path, token, method, text).await;
+        let preview = "/api/v1/virtual-sensors/s/preview";
+        assert_eq!(ask_at(preview, &operator, "POST", &wrapper).await, 403);
+        // The stream of the wrapper does not exist yet, and a file that names a program is not sent.
+        let program =
+            sensor("stream = \"x\"\nwrapper = { kind = \"program\", command = [\"true\"] }");
+        for text in [&wrapper, &program, &plain] {
+            assert_eq!(ask_at(preview, &admin, "POST", text).await, 422, "{text}");
+        }
         assert_eq!(ask(&operator, "PUT", &wrapper).await, 403);
         assert_eq!(ask(&operator, "PUT", &plain).await, 204);
         assert_eq!(ask(&admin, "PUT", &wrapper).await, 204);

@@ -117,3 +117,56 @@ fn a_preview_shows_inputs_with_their_results() {
         assert!(operated.node.stream("warm").is_none());
     });
 }
+
+#[test]
+fn a_preview_ends_within_its_time() {
+    let directory = tempfile::tempdir().unwrap();
+    block(async {
+        let config = config(directory.path());
+        let operated = Operated::start(&config, None).await;
+        let room = json!({ "name": "room", "fields": [{ "name": "a", "type": "double" }] });
+        let defined = operated.change("POST", "/api/v1/streams", &room).await;
+        assert_eq!(defined.status, 201, "{defined:?}");
+        let element = |a: u8| {
+            let time = format!("2026-11-21T09:{:02}:{:02}Z", a / 60, a % 60);
+            json!({ "source_time": time, "a": f64::from(a) })
+        };
+        let elements = Value::from_iter((0..100).map(element)).to_string();
+        let path = "/api/v1/streams/room/elements";
+        let (status, written) = ask(&operated, path, "application/json", &elements).await;
+        assert_eq!(status, 200, "{written}");
+        // Ten billion rows, by two statements: the second one is interrupted too.
+        let endless = r#"
+name = "warm"
+[[statement]]
+name = "first"
+sql = "select count(*) as n from t a join t b join t c join t d join t e"
+[[statement.source]]
+alias = "t"
+stream = "room"
+window = 100
+slide = 100
+first = 100
+[[statement]]
+name = "second"
+sql = "select count(*) as n from u a join u b join u c join u d join u e"
+[[statement.source]]
+alias = "u"
+stream = "room"
+window = 100
+slide = 100
+first = 100
+[output]
+[[output.field]]
+name = "n"
+type = "integer"
+"#;
+        let preview = "/api/v1/virtual-sensors/warm/preview";
+        let asked = ask(&operated, preview, "application/toml", endless);
+        let limit = std::time::Duration::from_secs(60);
+        let (status, problem) = tokio::time::timeout(limit, asked).await.unwrap();
+        assert_eq!(status, 422, "{problem}");
+        assert!(problem.to_string().contains("stopped"), "{problem}");
+        operated.node.shutdown().await.unwrap();
+    });
+}
