@@ -519,7 +519,8 @@ pub(crate) struct NodeAddress {
         long,
         env = "CHAPPE_TOKEN",
         hide_env_values = true,
-        value_name = "TOKEN"
+        value_name = "TOKEN",
+        allow_hyphen_values = true
     )]
     pub token: Option<String>,
     /// Trust the certificate with this fingerprint.
@@ -835,9 +836,9 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// Keys of CURVE are Z85, whose characters include `-`.
+    /// Keys of CURVE are Z85, and tokens base64url: their characters include `-`.
     #[test]
-    fn a_key_may_begin_with_a_hyphen() {
+    fn a_key_or_token_may_begin_with_a_hyphen() {
         let key = "-".repeat(40);
         for line in [
             &[
@@ -849,6 +850,9 @@ mod tests {
                 "--server-key",
             ][..],
             &["chappe", "account", "add", "a", "--role", "read", "--key"][..],
+            &["chappe", "account", "list", "--token"][..],
+            &["chappe", "perf", "sub", "--server-key"][..],
+            &["chappe", "perf", "pub", "--allow"][..],
         ] {
             let line = line.iter().copied().chain([key.as_str()]);
             Cli::try_parse_from(line).unwrap();

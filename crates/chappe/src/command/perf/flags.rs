@@ -173,6 +173,7 @@ pub(crate) struct Publish {
     #[arg(
         long,
         value_name = "KEY",
+        allow_hyphen_values = true,
         help_heading = "ZeroMQ",
         hide_short_help = true
     )]
@@ -203,7 +204,12 @@ pub(crate) struct Subscribe {
     )]
     pub connect: String,
     /// The publisher's public key, which `perf pub` prints.
-    #[arg(long, value_name = "KEY", help_heading = "ZeroMQ")]
+    #[arg(
+        long,
+        value_name = "KEY",
+        allow_hyphen_values = true,
+        help_heading = "ZeroMQ"
+    )]
     pub server_key: Option<CurvePublic>,
     /// Bytes in flight to this subscriber.
     #[arg(
