@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use chappe_stream::DescriptorError;
@@ -329,25 +329,19 @@ pub(crate) fn write(
     name: &str,
     text: &str,
 ) -> Result<(), FileError> {
-    static WRITTEN: AtomicU64 = AtomicU64::new(0);
-    let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
-    let hidden = directory.join(format!(".{name}.{number}.toml.new"));
-    let written = fs::create_dir_all(directory)
-        .and_then(|()| {
-            // Of a process that was killed.
-            let _ = fs::remove_file(&hidden);
-            fs::File::create_new(&hidden)
-        })
-        .and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        })
-        .and_then(|()| fs::rename(&hidden, path))
-        .and_then(|()| fs::File::open(directory)?.sync_all());
-    written.map_err(|error| {
-        let _ = fs::remove_file(&hidden);
-        FileError::of(path, &error)
-    })
+    let write = || {
+        fs::create_dir_all(directory)?;
+        let mut whole = tempfile::Builder::new()
+            .prefix(&format!(".{name}."))
+            .suffix(".new")
+            .permissions(fs::Permissions::from_mode(0o666)) // Less the process's umask.
+            .tempfile_in(directory)?;
+        whole.write_all(text.as_bytes())?;
+        whole.as_file().sync_all()?;
+        whole.persist(path)?;
+        fs::File::open(directory)?.sync_all()
+    };
+    write().map_err(|error: io::Error| FileError::of(path, &error))
 }
 
 /// Removes a file.

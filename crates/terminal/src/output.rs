@@ -2,11 +2,14 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::fs::Permissions;
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::Path;
 
 use chappe_machine::is_invisible;
 use serde::Serialize;
+use tempfile::NamedTempFile;
 
 /// The reason why a command failed.
 #[derive(Debug)]
@@ -213,13 +216,21 @@ pub fn file(path: &Path, text: &str) -> Outcome {
     };
     // The file that a link names is replaced, not the link.
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let replaced = complete(&target, text, |whole| {
+    let replace = || {
+        let mut whole = beside(&target)?;
         if let Some(former) = &former {
-            std::fs::set_permissions(whole, former.permissions())?;
+            let (file, made) = (whole.as_file(), whole.as_file().metadata()?);
+            if (made.uid(), made.gid()) != (former.uid(), former.gid()) {
+                fchown(file, Some(former.uid()), Some(former.gid()))?;
+            }
+            // Before the text, which may hold a token.
+            file.set_permissions(former.permissions())?;
         }
-        std::fs::rename(whole, &target)
-    });
-    replaced.map_err(|error| unwritable(path, &error))
+        fill(&mut whole, text)?;
+        whole.persist(&target)?;
+        Ok(())
+    };
+    replace().map_err(|error| unwritable(path, &error))
 }
 
 /// Writes a file that does not exist yet; an existing one stays as it is.
@@ -227,8 +238,13 @@ pub fn file(path: &Path, text: &str) -> Outcome {
 /// # Errors
 /// It exists (`file_exists`), or cannot be written.
 pub fn new_file(path: &Path, text: &str) -> Outcome {
-    let made = complete(path, text, |whole| std::fs::hard_link(whole, path));
-    made.map_err(|error| match error.kind() {
+    let make = || {
+        let mut whole = beside(path)?;
+        fill(&mut whole, text)?;
+        whole.persist_noclobber(path)?;
+        Ok(())
+    };
+    make().map_err(|error: io::Error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
             Failure::new(format!("{} already exists", path.display())).coded("file_exists")
         }
@@ -236,24 +252,17 @@ pub fn new_file(path: &Path, text: &str) -> Outcome {
     })
 }
 
-/// Writes all of a text to a temporary file beside `path`, which `place` then puts there.
-fn complete(
-    path: &Path,
-    text: &str,
-    place: impl FnOnce(&Path) -> io::Result<()>,
-) -> io::Result<()> {
-    let mut whole = path.as_os_str().to_owned();
-    whole.push(format!(".{}.new", std::process::id()));
-    let whole = Path::new(&whole);
-    let written = std::fs::File::create(whole)
-        .and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        })
-        .and_then(|()| place(whole));
-    // It is gone already where it was renamed.
-    let _ = std::fs::remove_file(whole);
-    written
+/// A temporary file in the folder of `path`, with the permissions of any new file.
+fn beside(path: &Path) -> io::Result<NamedTempFile> {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let mut builder = tempfile::Builder::new();
+    builder.permissions(Permissions::from_mode(0o666)); // Less the process's umask.
+    builder.tempfile_in(folder.unwrap_or(Path::new(".")))
+}
+
+fn fill(file: &mut NamedTempFile, text: &str) -> io::Result<()> {
+    file.write_all(text.as_bytes())?;
+    file.as_file().sync_all()
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Failure {
@@ -420,7 +429,7 @@ mod tests {
 
     #[test]
     fn a_file_is_replaced_as_a_whole_or_not_at_all() {
-        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        use std::os::unix::fs::symlink;
         let folder = tempfile::tempdir().unwrap();
         let (path, link) = (folder.path().join("a"), folder.path().join("link"));
         new_file(&path, "one").unwrap();
@@ -434,6 +443,12 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "three");
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+        // Root keeps the owner, too.
+        let owner = |uid| std::os::unix::fs::chown(&path, Some(uid), None);
+        if owner(65_534).is_ok() {
+            file(&path, "five").unwrap();
+            assert_eq!(std::fs::metadata(&path).unwrap().uid(), 65_534);
+        }
         file(Path::new("/dev/null"), "four").unwrap();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
         let gone = file(&folder.path().join("none/b"), "").unwrap_err();
