@@ -173,7 +173,7 @@ pub(crate) struct Coding {
     /// Longest value in the string table, in characters. Default: any.
     #[arg(long = "valueMaxLength", value_name = "N", hide_short_help = true)]
     pub value_max_length: Option<u32>,
-    /// Most values in the string table. Default: any number.
+    /// Maximum number of values in the string table. Default: any number.
     #[arg(
         long = "valuePartitionCapacity",
         value_name = "N",
