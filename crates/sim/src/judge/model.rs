@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::copy::Copy;
 use super::stream::Stream;
-use super::{Allows, At, Counts, Event, Reason, Violation, wrong};
+use super::{Allows, At, Event, Reason, Violation, wrong};
 
 /// The reports to a subscriber, and the product's counts of them.
 #[derive(Debug, Default)]
