@@ -167,7 +167,7 @@ pub(crate) struct Coding {
     /// Allow self-contained elements.
     #[arg(long = "selfContained", hide_short_help = true)]
     pub self_contained: bool,
-    /// Values in a block of a compressed stream.
+    /// Number of values in a block of a compressed stream.
     #[arg(long = "blockSize", default_value_t = Options::BLOCK_SIZE, value_name = "N", hide_short_help = true)]
     pub block_size: u32,
     /// Longest value in the string table, in characters. Default: any.
