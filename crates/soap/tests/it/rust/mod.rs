@@ -427,6 +427,9 @@ fn many_fields_of_one_rust_name_are_refused_or_written_in_time() {
             <w:portType name='P'><w:operation name='Get'><w:input message='t:m'/></w:operation></w:portType>
             </w:definitions>";
         let wsdl = Wsdl::parse(document.as_bytes()).unwrap();
-        assert_eq!(Modules::new("chappe_soap").add("x", &wsdl, &schemas), wanted);
+        assert_eq!(
+            Modules::new("chappe_soap").add("x", &wsdl, &schemas),
+            wanted
+        );
     }
 }
