@@ -68,7 +68,8 @@ pub enum Sending {
     /// Each sample at once.
     #[default]
     Immediate,
-    /// Once a datagram is full, or at [`Writer::flush`](crate::Writer::flush).
+    /// Once a datagram is full, or half of what may be unacknowledged is written, or at
+    /// [`Writer::flush`](crate::Writer::flush).
     Batched,
 }
 

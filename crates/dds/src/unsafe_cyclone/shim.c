@@ -656,8 +656,8 @@ int64_t chappe_write(struct chappe_end *end, int32_t encoding, const uint8_t *by
     return ++end->written;
 }
 
-/* A heartbeat that requests an acknowledgement of what was written since the last one, or NULL. The library requests one
- * only after an interval without a write; here as often, but also between writes. */
+/* A heartbeat that requests an acknowledgement of what was written since the last one, at most one in each of the library's
+ * intervals, or NULL. The library itself requests one only after such an interval without a write. */
 static struct ddsi_xmsg *heartbeat(struct ddsi_writer *writer)
 {
     const struct ddsi_hbcontrol *sent = &writer->hbcontrol;
@@ -670,7 +670,7 @@ static struct ddsi_xmsg *heartbeat(struct ddsi_writer *writer)
     return ddsi_writer_hbcontrol_create_heartbeat(writer, &state, now, DDSI_HBC_ACK_REQ_YES, 1);
 }
 
-/* Sends collected samples. */
+/* Sends collected samples, and requests an acknowledgement. */
 int32_t chappe_flush(const struct chappe_end *end)
 {
     struct dds_writer *collects;
