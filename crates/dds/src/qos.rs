@@ -80,7 +80,7 @@ pub enum Sending {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum Reliability {
-    /// Lost samples stay lost.
+    /// Lost samples are not retransmitted.
     BestEffort,
     /// Lost samples are retransmitted.
     #[default]

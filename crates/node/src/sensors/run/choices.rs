@@ -4,10 +4,10 @@ use chappe_machine::Input;
 use chappe_registry::Principal;
 use chappe_stream::{Candidate, Fallback, SensorCommand, Sighting, Timestamp, WindowClock};
 
-use super::candidates::{self, candidates};
-use super::run::{Running, SensorMachineInput};
-use super::table::Choice;
+use super::running::{Running, SensorMachineInput};
 use crate::catalogue::key;
+use crate::sensors::candidates::{self, candidates};
+use crate::sensors::table::Choice;
 use crate::shared::App;
 
 impl Running {
