@@ -19,9 +19,9 @@ use chappe_machine::{Input, Output, drain};
 use chappe_registry::{Entity, EntityKind, FeedItem, Principal, Subscription};
 use chappe_stream::binding::{BindingChange, BindingChangeKind, BindingLimits};
 use chappe_stream::{
-    Binding, Descriptor, Extent, Fallback, Position, Selection, SensorCommand, SensorEvent,
-    SensorInput, SensorLimits, StoreError, StreamElement, StreamFollower, StreamSchema,
-    VirtualSensor, WindowClock,
+    Binding, Candidate, Descriptor, Extent, Fallback, Position, Selection, SensorCommand,
+    SensorEvent, SensorInput, SensorLimits, StoreError, StreamElement, StreamFollower,
+    StreamSchema, VirtualSensor, WindowClock,
 };
 use chappe_transport::{Clock, Hop};
 use chappe_wrappers::WrapperFile;
@@ -123,12 +123,18 @@ fn wrappers_of(descriptor: &Descriptor) -> Vec<String> {
     names
 }
 
-/// A number that differs for other windows; another release may give another number.
+/// A number that differs for other windows, and for other queries by which windows on the node's clock find their
+/// streams; another release may give another number.
 fn shape(descriptor: &Descriptor) -> u64 {
     let mut hasher = DefaultHasher::new();
     for source in &descriptor.sources {
         let shape = (source.window, source.slide, source.late, source.timing);
         format!("{} {shape:?} {:?}", source.alias, source.per).hash(&mut hasher);
+        if let (Selection::Query(query), WindowClock::Node) =
+            (&source.selection, source.timing.clock)
+        {
+            format!("{query:?}").hash(&mut hasher);
+        }
     }
     hasher.finish()
 }
@@ -229,6 +235,7 @@ pub(super) async fn run(
         bindings: bindings.collect(),
         fallbacks: choices::fallbacks(&descriptor),
         from_newest: BTreeSet::new(),
+        read_before: Vec::new(),
         machine: Some(continued(machine, &entry).await),
         slow_evaluations: 0,
         dropped: Dropped::default(),
@@ -285,6 +292,8 @@ pub(super) struct Running {
     pub(super) fallbacks: Vec<Option<Fallback>>,
     /// Streams of a choice that took the place of another: they are read from their newest element on.
     pub(super) from_newest: BTreeSet<String>,
+    /// By source: the stream that an earlier run read, until the source is bound.
+    pub(super) read_before: Vec<Option<Candidate>>,
     /// `None` while another thread runs it.
     pub(super) machine: Option<VirtualSensor>,
     /// Slow evaluations in a row of a compiled statement.
@@ -356,6 +365,9 @@ impl Running {
     async fn follow(mut self, mut feed: Subscription) {
         let clock = Clock::process();
         let mut rebinding = Rebinding::default();
+        let recalled = self.recall_streams();
+        // Without them, a source waits for its device.
+        self.read_before = recalled.await.unwrap_or_default();
         self.bind().await;
         let mut flush = tokio::time::interval(FLUSH_PERIOD);
         flush.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
