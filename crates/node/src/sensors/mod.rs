@@ -2,6 +2,7 @@
 
 mod candidates;
 mod choices;
+mod columns;
 mod command_view;
 mod commands;
 mod dead_letters;
@@ -24,6 +25,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 pub(crate) use candidates::sensor_key;
+pub use columns::NotChecked;
 pub(crate) use commands::store as store_call;
 pub use files::{Checked, check};
 pub(crate) use preview::{Preview, PreviewError, begin as begin_preview, preview};
