@@ -668,7 +668,8 @@ pub(crate) struct Trace {
 pub(crate) struct Why {
     /// A stream, a device (name, endpoint, key or address), a virtual sensor, a link or a wrapper.
     pub name: String,
-    /// What the name is. Default: the first of stream, device, sensor, link and wrapper that has it.
+    /// The kind of object that the name refers to. Default: the first of stream, device, sensor, link and
+    /// wrapper that has it.
     #[arg(long, value_parser = ["stream", "device", "sensor", "link", "wrapper"])]
     pub kind: Option<String>,
     /// The node.

@@ -66,7 +66,7 @@ pub struct Qos {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum Reliability {
-    /// Lost samples stay lost.
+    /// Lost samples are not retransmitted.
     BestEffort,
     /// Lost samples are retransmitted.
     #[default]

@@ -50,6 +50,17 @@ impl Key {
         })
     }
 
+    /// A key without a file, of a secret, for tests.
+    ///
+    /// ```
+    /// let key = chappe_device::Key::from_seed([7; 32]);
+    /// assert_eq!(chappe_device::Key::from_seed([7; 32]).endpoint(), key.endpoint());
+    /// ```
+    #[must_use]
+    pub fn from_seed(seed: [u8; 32]) -> Self {
+        chappe_identity::Key::from_seed(seed).into()
+    }
+
     /// The stable endpoint of the device.
     #[must_use]
     pub fn endpoint(&self) -> &str {

@@ -17,7 +17,7 @@ pub(crate) struct Init {
     /// The name of the node. Default: the name of the host.
     #[arg(long)]
     pub name: Option<String>,
-    /// Overwrite a configuration that exists.
+    /// Overwrite an existing configuration.
     #[arg(long)]
     pub force: bool,
     /// Where to search, and for how long.

@@ -29,7 +29,7 @@ struct RecordWithoutHeld(Vec<(String, u64, u64, u64)>);
 /// The elements that windows hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Held {
-    /// Stands for the windows; see [`super::run::Running::shape`].
+    /// Stands for the windows; see `shape` of the running sensor.
     pub(super) shape: u64,
     /// These windows hold no element before this number.
     pub(super) first: u64,

@@ -241,7 +241,7 @@ pub struct StreamQuery {
 /// A piece of metadata that a stream or its device must have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetadataQuery {
-    /// What it states, an IRI.
+    /// The type of the statement, an IRI.
     pub piece_type: String,
     /// Its value; `None`: any.
     pub value: Option<MetadataValue>,

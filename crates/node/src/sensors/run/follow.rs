@@ -13,8 +13,8 @@ use chappe_stream::{
     StreamLog, WINDOW_ELEMENTS_MAX,
 };
 
-use super::progress::{Evaluated, Held};
-use super::run::{Running, SensorMachineInput};
+use super::running::{Running, SensorMachineInput};
+use crate::sensors::progress::{Evaluated, Held};
 
 /// Most evaluated elements of a stream that are read again for the windows: those that a full window
 /// holds, and twice as many that it does not hold, because they were late, or because it has moved on

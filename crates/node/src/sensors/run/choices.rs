@@ -9,10 +9,10 @@ use chappe_stream::{
 };
 use tokio::task::JoinHandle;
 
-use super::candidates::{self, candidates};
-use super::run::{Running, SensorMachineInput};
-use super::table::Choice;
+use super::running::{Running, SensorMachineInput};
 use crate::catalogue::key;
+use crate::sensors::candidates::{self, candidates};
+use crate::sensors::table::Choice;
 use crate::shared::App;
 
 impl Running {
