@@ -47,6 +47,12 @@ pub(crate) enum Command {
         /// The shell.
         shell: clap_complete::Shell,
     },
+    /// Write the manual pages to a directory.
+    #[command(hide = true)]
+    Man {
+        /// The directory.
+        directory: PathBuf,
+    },
 }
 
 /// Flags of `bench`.
