@@ -283,6 +283,12 @@ fn drop_hint(reason: DropReason) -> Option<&'static str> {
 /// Adds a device to the table. Returns whether there was room.
 pub(super) fn insert(shared: &Arc<Shared>, found: &Found) -> bool {
     let remembered = shared.table().remember(found);
+    admit(shared, found, remembered)
+}
+
+/// Reports a device that was displaced by one that was added to the table, or that there was no room. Returns whether
+/// there was.
+pub(super) fn admit(shared: &Arc<Shared>, found: &Found, remembered: Remembered) -> bool {
     let hop = Hop::Discovery;
     match remembered {
         Remembered::Added => true,

@@ -179,9 +179,8 @@ pub(super) async fn confirm_move(shared: &Arc<Shared>, target: Target, from: Soc
         return false;
     };
     let found = Found::new(&target, dialect, from);
-    // Its new host must have room for it, as for a new device.
-    shared.table().remove(&endpoint);
-    if !discovery::insert(shared, &found) {
+    let remembered = shared.table().relocate(&found);
+    if !discovery::admit(shared, &found, remembered) {
         let command = Command::Forget {
             endpoint: endpoint.clone().into(),
         };

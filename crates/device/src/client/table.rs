@@ -28,7 +28,8 @@ pub(super) struct Entry {
     pub(super) contact: Option<Contact>,
     /// Consecutive probes without an answer.
     pub(super) missed: u32,
-    /// The certificate that signed its description.
+    /// The certificate that signed its first description, as long as the device is known: announcements, which
+    /// nobody signs, do not change it.
     pub(super) signer: Option<CertificateName>,
 }
 
@@ -106,12 +107,21 @@ impl Table {
             found: found.clone(),
             contact: None,
             missed: 0,
-            signer: None,
+            signer: self.signer(&found.endpoint),
         };
         if !self.shares.is_confirmed(&found.endpoint) {
             self.shares.set(&found.endpoint, host, false);
         }
         self.entries.insert(found.endpoint.clone(), entry);
+        remembered
+    }
+
+    /// Like [`Self::remember`], for a device that has left its host: its new one must have room for it, as for a
+    /// new device. It keeps its signer.
+    pub(super) fn relocate(&mut self, found: &Found) -> Remembered {
+        let signer = self.remove(&found.endpoint).and_then(|entry| entry.signer);
+        let remembered = self.remember(found);
+        self.set_signer(&found.endpoint, signer);
         remembered
     }
 
@@ -155,15 +165,15 @@ impl Table {
         }
     }
 
-    /// The certificate that signed the description of a device.
+    /// The certificate that has to sign the answers of a device.
     pub(super) fn signer(&self, endpoint: &str) -> Option<CertificateName> {
         self.entries.get(endpoint)?.signer.clone()
     }
 
-    /// Sets the certificate that has to sign further answers of a described device.
+    /// Sets the certificate that has to sign further answers of a described device, unless it has one.
     pub(super) fn set_signer(&mut self, endpoint: &str, signer: Option<CertificateName>) {
         if let Some(entry) = self.entries.get_mut(endpoint) {
-            entry.signer = signer;
+            entry.signer = entry.signer.take().or(signer);
         }
     }
 
@@ -234,6 +244,29 @@ mod tests {
             table.remember(&found(&format!("urn:forged:{forged}"), "192.0.2.7"));
         }
         assert!(table.contains_key("urn:real"));
+    }
+
+    #[test]
+    fn a_device_keeps_its_signer_until_it_is_gone() {
+        let mut table = Table::default();
+        let name = |name: &str| {
+            let name: CertificateName = format!("CN={name}").parse().unwrap();
+            Some(name)
+        };
+        assert!(described(&mut table, "urn:real", "192.0.2.7"));
+        table.set_signer("urn:real", name("device"));
+        table.remember(&found("urn:real", "192.0.2.7"));
+        assert_eq!(table.signer("urn:real"), name("device"), "announced");
+        table.relocate(&found("urn:real", "192.0.2.66"));
+        assert_eq!(table.signer("urn:real"), name("device"), "moved");
+        // A description that was requested before the first signed one may end after it.
+        for later in [None, name("another")] {
+            table.set_signer("urn:real", later);
+            assert_eq!(table.signer("urn:real"), name("device"), "described");
+        }
+        table.remove("urn:real");
+        table.remember(&found("urn:real", "192.0.2.7"));
+        assert_eq!(table.signer("urn:real"), None);
     }
 
     #[test]
