@@ -261,7 +261,7 @@ mod tests {
         let mut table = Table::default();
         assert!(described(&mut table, "urn:real", "192.0.2.7"));
         let announced = |xaddrs: &[&str]| Found {
-            xaddrs: xaddrs.iter().map(ToString::to_string).collect(),
+            xaddrs: xaddrs.iter().map(|xaddr| (*xaddr).to_owned()).collect(),
             ..found("urn:real", "192.0.2.7")
         };
         let both = announced(&["http://192.0.2.7:9/device", "http://192.0.2.7/device"]);
