@@ -70,7 +70,10 @@ pub(super) fn run(settings: &Settings, report: &mut Report) -> Result<(), Error>
     let reached = (median(ours) * 1e6, "us");
     let name = "chappe perf over DDS: half of the median round trip";
     report.target(name, reached, peer, Limit::AtMost(LATENCY));
-    let (name, us) = ("ddsperf with a waitset: half of the median round trip", median(by_waitset) * 1e6);
+    let (name, us) = (
+        "ddsperf with a waitset: half of the median round trip",
+        median(by_waitset) * 1e6,
+    );
     report.row(
         name,
         us,
