@@ -39,6 +39,10 @@ pub mod recording;
 mod selection;
 mod service;
 
+// Derived code names this crate; so do types derived in its own tests.
+#[cfg(test)]
+extern crate self as chappe_device;
+
 pub use chappe_transport::{Drops, tls};
 pub use client::{ClientOptions, DeviceClient};
 pub use device::{Bench, Device, RunningDevice};

@@ -225,8 +225,8 @@ pub(crate) struct DeviceRun {
     pub end_with_input: bool,
     /// Offer a notification tree: sinks that support it forward events.
     ///
-    /// Other sinks get standard notifications. The directory holds the key that signs events and the
-    /// number of starts.
+    /// Other sinks get standard notifications. The directory holds the number of starts and the key that
+    /// signs events.
     #[arg(long, value_name = "DIR")]
     pub tree: Option<PathBuf>,
     /// Pace of the tree's events: flood, adaptive, fixed_window:16, fixed_period:1ms.
