@@ -268,7 +268,7 @@ fn dialect(year: &str) -> Result<Dialect, String> {
 
 /// Whom to trust among devices with TLS, and what to show them.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "TLS (only devices with https are used then)")]
+#[command(next_help_heading = "TLS (limits the command to devices with https)")]
 pub(crate) struct DeviceTls {
     /// Trust the device whose certificate has this fingerprint; may be repeated.
     #[arg(long = "device-fingerprint", value_name = "SHA256")]

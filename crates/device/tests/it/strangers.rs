@@ -282,6 +282,31 @@ async fn forged_hellos_leave_a_subscription_alone() {
     host.stop().await;
 }
 
+/// A Hello with the device's own address as its sender, which everybody on the link can forge, does not replace the
+/// address at which the device still listens.
+#[tokio::test]
+async fn a_forged_sender_moves_no_device() {
+    let server = stranger(Victim::new().address(), "127.0.4.12:0");
+    let client = client(client_options());
+    let xaddr = format!("http://{}/", server.local_addr());
+    let found = found_at("127.0.4.12:3702", std::slice::from_ref(&xaddr));
+    client.learn(found.clone()).await;
+    in_time("described", client.describe(&found)).await.unwrap();
+    let mut drops = client.drops().changes();
+    let hello = hello_of(&found.endpoint, "http://127.0.4.12:9/device", 1);
+    let socket = multicaster("127.0.4.12");
+    socket.send_to(hello.as_bytes(), &group().into()).unwrap();
+    let dropped = async {
+        while client.drops().total(Hop::Discovery, "move not believed") == 0 {
+            drops.changed().await.unwrap();
+        }
+    };
+    in_time("the drop", dropped).await;
+    let known = client.known().into_iter();
+    let known = known.filter(|one| one.endpoint == found.endpoint);
+    assert_eq!(known.map(|one| one.xaddrs).collect::<Vec<_>>(), [[xaddr]]);
+}
+
 /// A page in a browser cannot make its visitor's browser command a device: requests that it may send without
 /// preflight are refused.
 #[tokio::test]

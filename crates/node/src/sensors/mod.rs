@@ -1,6 +1,7 @@
 //! Virtual sensors: their files, their bindings, their outputs.
 
 mod candidates;
+mod columns;
 mod command_view;
 mod commands;
 mod dead_letters;
@@ -22,6 +23,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 pub(crate) use candidates::sensor_key;
+pub use columns::NotChecked;
 pub(crate) use commands::store as store_call;
 pub use files::{Checked, check};
 pub(crate) use preview::{Preview, PreviewError, begin as begin_preview, preview};

@@ -1,10 +1,8 @@
 //! The server end, and its certificate.
 
 use std::cmp::Reverse;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::trust::{ClientVerifier, Trust};
 use super::{Error, FileError, Fingerprint, PROTOCOL, Stream, certificate, provider, validity};
-use crate::key_file;
+use crate::{PRIVATE, key_file, replace_file};
 
 /// The largest certificate file; reason: a chain has less than 20 kB.
 pub(super) const CHAIN_BYTES_MAX: u64 = 256 << 10;
@@ -77,7 +75,7 @@ impl Server {
         };
         let text = certificate::make(name, uri, hosts, certificate::FOREVER)
             .map_err(|_| failed(io::Error::other("the system provides no randomness")))?;
-        write_whole(path, &text).map_err(failed)?;
+        replace_file(path, PRIVATE, text.as_bytes()).map_err(failed)?;
         let server = Self::from_pem(text.as_bytes(), text.as_bytes(), path, path)?;
         Ok((server, true))
     }
@@ -277,21 +275,6 @@ pub(super) fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, FileError> {
     })
 }
 
-/// Writes a secret file atomically.
-fn write_whole(path: &Path, text: &str) -> io::Result<()> {
-    let made = path.with_extension("new");
-    let mut options = OpenOptions::new();
-    let options = options.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = options.open(&made)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&made, path)?;
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Client;
@@ -321,7 +304,7 @@ mod tests {
         let make = |until| certificate::make("node", "urn:n", &hosts, until).unwrap();
         let (expired, other) = (make("20200102000000Z"), make(certificate::FOREVER));
         let path = directory.path().join("trusted.pem");
-        write_whole(&path, &expired).unwrap();
+        replace_file(&path, PRIVATE, expired.as_bytes()).unwrap();
         let error = refused(&expired, &path).await;
         assert!(error.to_string().contains("it has expired"), "{error}");
         assert!(error.hint().unwrap().contains("clock"));

@@ -158,6 +158,28 @@ fn failed_notification_is_retried_unchanged() {
 }
 
 #[test]
+fn a_lack_of_this_host_ends_no_subscription() {
+    let mut world = World::new(config());
+    world
+        .subscribe(1, &subscribe_message(&[REPORT], 600))
+        .unwrap();
+    world.notify(REPORT, 1);
+    let first = world.notifications().remove(0);
+    world.failed(first.delivery, Failure::Local);
+    for _ in 0..10 {
+        world.advance(Duration::from_secs(1));
+        let again = world.notifications().remove(0);
+        assert_eq!(again.to_text(), first.to_text());
+        world.failed(again.delivery, Failure::Local);
+    }
+    world.advance(Duration::from_secs(1));
+    let last = world.notifications().remove(0);
+    world.delivered(last.delivery);
+    let machine = world.source.machine();
+    assert_eq!((machine.subscriptions(), machine.delivered()), (1, 1));
+}
+
+#[test]
 fn dead_sink_gets_subscription_end() {
     let mut world = World::new(config());
     let granted = world

@@ -81,7 +81,9 @@ impl Running {
             epoch: Epoch(log.log().epoch()),
             sequence: next - 1,
         };
-        let stored = self.progress.begin(self.rollbacks_seen, stream, at);
+        let stored = self
+            .progress
+            .begin(self.rollbacks_seen, stream, at, self.shape);
         self.on_progress_stored(stored);
     }
 
@@ -128,6 +130,11 @@ impl Running {
             let detail = format!("{} elements of {stream}", bounded - from);
             self.drop("not_recalled", detail);
         }
+        let held = Held {
+            shape: self.shape,
+            first: bounded.min(next),
+        };
+        self.progress.note_held(stream, held);
         let log = log.clone();
         let read = tokio::task::spawn_blocking(move || read(&log, bounded..next)).await;
         let stream: Arc<str> = stream.into();

@@ -27,8 +27,8 @@ use chappe_machine::Input;
 use chappe_registry::{EntityKind, FeedItem, Principal, Subscription};
 use chappe_stream::binding::BindingLimits;
 use chappe_stream::{
-    Binding, Descriptor, SensorCommand, SensorInput, SensorLimits, StoreError, StreamElement,
-    VirtualSensor,
+    Binding, Descriptor, Selection, SensorCommand, SensorInput, SensorLimits, StoreError,
+    StreamElement, VirtualSensor, WindowClock,
 };
 use chappe_transport::Clock;
 use chappe_wrappers::WrapperFile;
@@ -106,6 +106,7 @@ pub(super) async fn run(
         bindings: bindings.collect(),
         fallbacks: choices::fallbacks(&descriptor),
         from_newest: BTreeSet::new(),
+        read_before: Vec::new(),
         machine: Some(continued(machine, &entry).await),
         slow_evaluations: 0,
         dropped: Dropped::default(),
@@ -150,12 +151,18 @@ async fn open_progress(
     opened.await.unwrap_or_else(closed)
 }
 
-/// A number that differs for other windows; another release may give another number.
+/// A number that differs for other windows, and for other queries by which windows on the node's clock find their
+/// streams; another release may give another number.
 fn shape(descriptor: &Descriptor) -> u64 {
     let mut hasher = DefaultHasher::new();
     for source in &descriptor.sources {
         let shape = (source.window, source.slide, source.late, source.timing);
         format!("{} {shape:?} {:?}", source.alias, source.per).hash(&mut hasher);
+        if let (Selection::Query(query), WindowClock::Node) =
+            (&source.selection, source.timing.clock)
+        {
+            format!("{query:?}").hash(&mut hasher);
+        }
     }
     hasher.finish()
 }
@@ -164,6 +171,9 @@ impl Running {
     async fn follow(mut self, mut feed: Subscription) {
         let clock = Clock::process();
         let mut rebinding = Rebinding::default();
+        let recalled = self.recall_streams();
+        // Without them, a source waits for its device.
+        self.read_before = recalled.await.unwrap_or_default();
         self.bind().await;
         let mut flush = tokio::time::interval(FLUSH_PERIOD);
         flush.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

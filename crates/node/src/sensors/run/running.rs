@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chappe_log::Appended;
 use chappe_machine::Input;
 use chappe_stream::{
-    Binding, Descriptor, Fallback, Position, SensorCommand, SensorInput, StreamFollower,
+    Binding, Candidate, Descriptor, Fallback, Position, SensorCommand, SensorInput, StreamFollower,
     StreamSchema, VirtualSensor,
 };
 use chappe_transport::Hop;
@@ -29,6 +29,8 @@ pub(super) struct Running {
     pub(super) fallbacks: Vec<Option<Fallback>>,
     /// Streams of a choice that took the place of another: they are read from their newest element on.
     pub(super) from_newest: BTreeSet<String>,
+    /// By source: the stream that an earlier run read, until the source is bound.
+    pub(super) read_before: Vec<Option<Candidate>>,
     /// `None` while another thread runs it.
     pub(super) machine: Option<VirtualSensor>,
     /// Slow evaluations in a row of a compiled statement.

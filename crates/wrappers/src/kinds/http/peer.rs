@@ -17,8 +17,14 @@ use crate::{CommonKeys, PeerFile, WrapperError};
 
 /// Time to connect, and for the head of the answer, and for its body.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// The authorities that the host trusts.
-const HOST_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+/// The authorities that the host trusts: the first of these files that exists.
+const HOST_AUTHORITIES: [&str; 5] = [
+    "/etc/ssl/certs/ca-certificates.crt", // Debian, Alpine, Arch
+    "/etc/pki/tls/certs/ca-bundle.crt",   // Fedora, RHEL
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", // the same, newer
+    "/etc/ssl/ca-bundle.pem",             // openSUSE
+    "/etc/ssl/cert.pem",                  // Alpine without `ca-certificates`
+];
 /// Longest secret in bytes.
 const SECRET_BYTES_MAX: u64 = 8 << 10;
 
@@ -269,13 +275,28 @@ pub(in crate::kinds) fn trust(
             tls::Client::with_fingerprint(parsed)
         }
         None => {
-            let path = server.authorities.as_ref().map(|path| directory(path));
-            let path = path.unwrap_or_else(|| HOST_AUTHORITIES.into());
+            let path = match &server.authorities {
+                Some(path) => directory(path),
+                None => host_authorities()?,
+            };
             tls::Client::with_authorities(&path)
                 .map_err(|error| WrapperError::settings(error.to_string()))?
         }
     };
     Ok(client.named(host))
+}
+
+fn host_authorities() -> Result<PathBuf, WrapperError> {
+    let found = HOST_AUTHORITIES
+        .iter()
+        .map(Path::new)
+        .find(|path| path.exists());
+    found.map(Path::to_owned).ok_or_else(|| {
+        WrapperError::settings(format!(
+            "this host has no file of authorities, such as {} (install ca-certificates, or set `authorities`)",
+            HOST_AUTHORITIES[0]
+        ))
+    })
 }
 
 /// The first line of a file.
