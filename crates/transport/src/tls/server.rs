@@ -1,12 +1,13 @@
 //! The server end, and its certificate.
 
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::cmp::Reverse;
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chappe_identity::der::issued_at;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
@@ -239,7 +240,7 @@ impl Server {
     }
 }
 
-/// The revocation lists in a PEM file.
+/// The revocation lists in a PEM file, the latest first: of those that cover a certificate the first one counts.
 pub(super) fn revocation_lists_of(
     path: &Path,
 ) -> Result<Vec<CertificateRevocationListDer<'static>>, FileError> {
@@ -249,7 +250,8 @@ pub(super) fn revocation_lists_of(
     };
     let text = read(path, REVOCATION_BYTES_MAX)?;
     let lists: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(&text).collect();
-    let lists = lists.map_err(|error| content(error.to_string()))?;
+    let mut lists = lists.map_err(|error| content(error.to_string()))?;
+    lists.sort_by_cached_key(|list| Reverse(issued_at(list)));
     match lists.is_empty() {
         true => Err(content("it contains no revocation list".to_owned())),
         false => Ok(lists),
@@ -265,16 +267,12 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// Reads a file that is not secret.
+/// Reads a file that is not secret, if it is not longer than this.
 pub(super) fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, FileError> {
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(bytes_max).read_to_end(&mut bytes))
-        .map_err(|source| FileError::Io {
-            path: path.to_owned(),
-            source,
-        })?;
-    Ok(bytes)
+    key_file::read_within(path, bytes_max).map_err(|source| FileError::Io {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 #[cfg(test)]
