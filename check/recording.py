@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Records the demonstration and draws it as docs/demo.svg, the moving picture of the README.
 
-    check/recording.py PROGRAM [OUT]
+    python3 check/recording.py PROGRAM [OUT]
 
 The commands below are run, and each line of their output keeps its time, except that nothing happens for no longer than
 PAUSE_MAX_S. Port 8470 has to be free. To record without the devices of your network:
-unshare -rn sh -c 'ip link set lo up multicast on; ip route add 224.0.0.0/4 dev lo; check/recording.py PROGRAM'
+unshare -rn sh -c 'ip link set lo up multicast on; ip route add 224.0.0.0/4 dev lo; python3 check/recording.py PROGRAM'
 """
 
 import html

@@ -157,6 +157,27 @@ def directories(chappe: str, work: pathlib.Path) -> None:
     none_unclear("directories and files that cannot be used are named, with the remedy")
 
 
+# A command in a directory that is mounted read-only, as its working and temporary directory.
+READ_ONLY = ["unshare", "--mount", "sh", "-ec", 'mount --bind "$0" "$0"; mount -o remount,ro,bind "$0"; cd "$0"; '
+             'TMPDIR=$0 HOME=$0 exec "$@"']
+
+
+def read_only(chappe: str, work: pathlib.Path) -> None:
+    place = work / "read-only"
+    (place / "plant").mkdir(parents=True)
+    (place / "plant/node.toml").write_text("[http]\nlisten = '127.0.0.1:0'\n[discovery]\nenabled = false\n")
+    (place / "former.toml").write_text("[dds]\nlibrary = 'x'\n")
+    for what, command, words in (
+            ("demo", ["demo", "--listen", "127.0.0.1:0"], "chappe demo --data"),
+            ("demo --data", ["demo", "--listen", "127.0.0.1:0", "--data", "demo"], "chappe demo --data"),
+            ("up", ["up", "plant"], "--set data_directory="),
+            ("serve", ["serve", "plant/node.toml"], "--set data_directory="),
+            ("init", ["init", "new", "--timeout", "100ms", "--interface", "lo"], "chappe init DIR"),
+            ("config migrate", ["config", "migrate", "former.toml"], "--dry-run")):
+        wrong(f"{what} on a read-only disk", [*READ_ONLY, str(place), chappe, *command], words)
+    none_unclear("a read-only disk is named, with the next command")
+
+
 def ports(cable: Cable, chappe: str, address: str, work: pathlib.Path) -> None:
     listen = address.removeprefix("http://")
     second = cable.command("A", chappe, "serve", "--set", f"http.listen={listen}", "--set",
@@ -181,5 +202,6 @@ def check(cable: Cable, chappe: str, address: str) -> None:
     files(chappe, work)
     in_the_clear(chappe, work)
     directories(chappe, work)
+    read_only(chappe, work)
     ports(cable, chappe, address, work)
     measured("mistakes tried in", f"{time.monotonic() - start:.1f} s")

@@ -52,6 +52,7 @@ check "install" apt-get install --yes --quiet "$debs"/old/chappe_*.deb
 echo "time: install $(echo "$(date +%s.%N) $start" | awk '{printf "%.2f", $1 - $2}') s"
 check "chappe-lab installs as well" apt-get install --yes --quiet "$debs"/old/chappe-lab_*.deb
 check "chappe-lab runs" chappe-lab --version
+check "chappe-lab has manual pages" dpkg-query --search /usr/share/man/man1/chappe-lab.1.gz
 check "the user exists" id chappe
 check "the service waits for the user" is ActiveState inactive
 for file in /usr/share/man/man1/chappe-serve.1.gz /usr/share/bash-completion/completions/chappe \

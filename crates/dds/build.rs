@@ -85,29 +85,79 @@ fn build() -> Result<(), String> {
     Ok(())
 }
 
-/// A message about types, and the most bytes of one. The library reads types within each other by recursion, so that a
-/// longer one from anybody ends the program.
-const TYPES_FILE: &str = "src/core/ddsi/src/ddsi_serdata_cdr.c";
-const TYPES_LIMIT: [&str; 2] = [
-    "if (size > UINT32_MAX - offsetof (struct ddsi_serdata_cdr, hdr))",
-    "if (size > 262144)",
+/// A text of the library's sources, once in its file, and what replaces it.
+struct Change {
+    file: &'static str,
+    before: &'static str,
+    after: &'static str,
+}
+
+/// The public key of `DH+MODP-2048-256`, with OpenSSL 3.
+const KEY_FILE: &str = "src/security/builtin_plugins/authentication/src/auth_utils.c";
+
+const CHANGES: [Change; 6] = [
+    // The most bytes of a message about types. The library reads types within each other by recursion, so that a longer one
+    // from anybody ends the program.
+    Change {
+        file: "src/core/ddsi/src/ddsi_serdata_cdr.c",
+        before: "if (size > UINT32_MAX - offsetof (struct ddsi_serdata_cdr, hdr))",
+        after: "if (size > 262144)",
+    },
+    // DDS Security 1.1 leaves the encoding of this key open. The library has it in DER, Fast DDS as a big-endian number, as
+    // DDS Security 1.2 says. The library itself proposes another algorithm always, so that no participant of it is affected.
+    Change {
+        file: KEY_FILE,
+        before: "(len = i2d_ASN1_INTEGER(asn1int, NULL)) < 0",
+        after: "(len = BN_num_bytes(pubkey)) <= 0",
+    },
+    Change {
+        file: KEY_FILE,
+        before: "if (i2d_ASN1_INTEGER(asn1int, &tmp) < 0) {",
+        after: "if ((tmp += BN_bn2bin(pubkey, tmp)) == NULL) {",
+    },
+    Change {
+        file: KEY_FILE,
+        before: "(asn1int = d2i_ASN1_INTEGER(NULL, &keystr, size)) == NULL",
+        after: "(pubkey = BN_bin2bn(keystr, (int)size, NULL)) == NULL",
+    },
+    Change {
+        file: KEY_FILE,
+        before: "if ((pubkey = ASN1_INTEGER_to_BN(asn1int, NULL)) == NULL)",
+        after: "if (pubkey == NULL)",
+    },
+    // The names of the algorithms in a reply: Fast DDS does not accept them with a terminating zero, the library with and
+    // without.
+    Change {
+        file: "src/security/builtin_plugins/authentication/src/authentication.c",
+        before: "get_kagree_algo(remoteIdent->kagreeAlgoKind));",
+        after: "get_kagree_algo((remoteIdent->kagreeAlgoKind)));
+  tokens[tokidx - 2].value._length--, tokens[tokidx - 1].value._length--;",
+    },
 ];
 
-/// Copies the library's sources, once, with the limit on messages about types.
+/// Copies the library's sources, once, and makes the changes.
 fn changed(from: &Path, to: &Path) -> io::Result<()> {
-    let file = to.join(TYPES_FILE);
-    if !file.exists() {
-        copy(from, to)?;
+    for Change {
+        file,
+        before,
+        after,
+    } in CHANGES
+    {
+        let path = to.join(file);
+        if !path.exists() {
+            copy(from, to)?;
+        }
+        let text = fs::read_to_string(&path)?;
+        match (text.matches(before).count(), text.contains(after)) {
+            (0, true) => {}
+            (1, false) => fs::write(&path, text.replace(before, after))?,
+            _ => {
+                let what = format!("{file} does not have once `{before}`, which is changed");
+                return Err(io::Error::other(what));
+            }
+        }
     }
-    let text = fs::read_to_string(&file)?;
-    let [before, after] = TYPES_LIMIT;
-    match (text.matches(before).count(), text.contains(after)) {
-        (0, true) => Ok(()),
-        (1, false) => fs::write(&file, text.replace(before, after)),
-        _ => Err(io::Error::other(format!(
-            "{TYPES_FILE} has no limit to change"
-        ))),
-    }
+    Ok(())
 }
 
 /// Copies a folder with all that it has.

@@ -1,6 +1,6 @@
 //! Invariants of the SOAP envelope for any bytes.
 
-use chappe_soap::{Envelope, LazyEnvelope};
+use chappe_soap::{Body, Envelope, Fault, LazyEnvelope};
 use chappe_xml::Limits;
 
 use crate::bounds::Bound;
@@ -20,10 +20,14 @@ pub(crate) fn check(data: &[u8]) {
 fn check_unbounded(data: &[u8]) {
     let limits = Limits::datagram();
     let lazy = LazyEnvelope::parse_within(data.to_vec().into(), limits);
+    let fault = lazy.as_ref().ok().and_then(LazyEnvelope::fault);
+    let fault = fault.map(parts);
     let lazy = lazy.and_then(LazyEnvelope::into_envelope);
     let read = Envelope::parse_within(data, limits);
     assert_eq!(lazy, read);
     drop(lazy);
+    let same = read.as_ref().ok().and_then(Envelope::fault);
+    assert_eq!(fault, same.map(parts));
     let Ok(read) = read else {
         return;
     };
@@ -50,4 +54,11 @@ fn check_unbounded(data: &[u8]) {
         again.fault().map(|fault| (fault.code, fault.subcode)),
         read.fault().map(|fault| (fault.code, fault.subcode))
     );
+}
+
+/// A fault with the names of its detail, whose elements are text or trees.
+fn parts(mut fault: Fault) -> (Fault, Vec<chappe_xml::Name>) {
+    let detail = std::mem::take(&mut fault.detail);
+    let names = detail.iter().map(Body::name).cloned();
+    (fault, names.collect())
 }

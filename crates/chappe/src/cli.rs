@@ -78,7 +78,8 @@ pub(crate) enum Command {
     Demo(Demo),
     /// Write the configuration of a node from the devices that are found.
     #[command(
-        after_help = "Examples:\n  chappe init\n  chappe init plant --interface eth0\n  chappe init plant --proxy http://192.0.2.7:8474/\n\nWrites node.toml and node.schema.json, by which editors complete it. An empty network is no error:\nthe node finds devices when they appear."
+        after_help = "Examples:\n  chappe init\n  chappe init plant --interface eth0\n  chappe init plant --proxy http://192.0.2.7:8474/\n\nWrites node.toml and node.schema.json, by which editors complete it. An empty network is no error:\nthe node finds devices when they appear.",
+        mut_args(begin::of_init)
     )]
     Init(Init),
     /// Run the node of a directory in the foreground.
@@ -667,7 +668,8 @@ pub(crate) struct Trace {
 pub(crate) struct Why {
     /// A stream, a device (name, endpoint, key or address), a virtual sensor, a link or a wrapper.
     pub name: String,
-    /// What the name is. Default: the first of stream, device, sensor, link and wrapper that has it.
+    /// The kind of object that the name refers to. Default: the first of stream, device, sensor, link and
+    /// wrapper that has it.
     #[arg(long, value_parser = ["stream", "device", "sensor", "link", "wrapper"])]
     pub kind: Option<String>,
     /// The node.
@@ -708,7 +710,9 @@ pub(crate) enum Key {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
     /// Check a node's configuration and virtual sensors without starting the node.
-    #[command(after_help = "Example:\n  chappe config check node.toml")]
+    #[command(
+        after_help = "Example:\n  chappe config check node.toml\n\nThe columns of a virtual sensor are checked where a file states the fields of its streams; other\nsources are listed as not checked."
+    )]
     Check {
         /// The configuration.
         #[arg(value_name = "NODE.TOML")]

@@ -415,11 +415,18 @@ pub trait Writer: Send {
     /// Its GUID.
     fn guid(&self) -> Guid;
 
-    /// Writes a sample and returns its number, which starts at 1 and increases by one. Does not block.
+    /// Writes a sample and returns its number, which starts at 1 and increases by one. Does not block. A batched writer
+    /// may send it only when it is flushed.
     ///
     /// # Errors
     /// [`WriteError::Full`] if [`Qos::window`] samples or [`UNACKNOWLEDGED_BYTES_MAX`] are unacknowledged.
     fn write(&mut self, payload: &Payload) -> Result<u64, WriteError>;
+
+    /// Sends the samples that a batched writer has collected.
+    ///
+    /// # Errors
+    /// The library failed.
+    fn flush(&mut self) -> Result<(), DdsError>;
 
     /// The exact number of samples not acknowledged by all matched reliable readers. Zero without such a
     /// reader, and for a best-effort writer.
@@ -501,6 +508,7 @@ pub fn write_within(
                 if left.is_zero() {
                     return Err(WriteError::Full(unacknowledged));
                 }
+                writer.flush()?;
                 participant.wait(left)?;
                 while participant.event().is_some() {}
             }

@@ -75,7 +75,7 @@ pub use octets::Octets;
 pub use open::open;
 pub use qos::{
     Announced, AnnouncedDurability, Durability, Qos, READER_FACTOR, Reliability, SAMPLES_MAX,
-    WINDOW_DEFAULT,
+    Sending, WINDOW_DEFAULT,
 };
 pub use security::SecurityConfig;
 pub use stored::Stored;

@@ -40,13 +40,19 @@ impl Octets {
     /// Encodes it in CDR.
     #[must_use]
     pub fn payload(&self) -> Payload {
-        let mut bytes = BytesMut::with_capacity(Self::HEAD_BYTES + self.octets.len());
+        self.payload_with(&self.octets)
+    }
+
+    /// Encodes it in CDR, with these bytes in place of its own: they need no copy before this one.
+    #[must_use]
+    pub fn payload_with(&self, octets: &[u8]) -> Payload {
+        let mut bytes = BytesMut::with_capacity(Self::HEAD_BYTES + octets.len());
         bytes.put_u32_le(self.source);
         bytes.put_u32_le(0);
         bytes.put_u64_le(self.number);
         bytes.put_i64_le(self.time_ns);
-        bytes.put_u32_le(u32::try_from(self.octets.len()).unwrap_or(u32::MAX));
-        bytes.put_slice(&self.octets);
+        bytes.put_u32_le(u32::try_from(octets.len()).unwrap_or(u32::MAX));
+        bytes.put_slice(octets);
         Payload {
             endian: Endian::Little,
             encoding: Encoding::Plain1,

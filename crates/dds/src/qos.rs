@@ -57,6 +57,20 @@ pub struct Qos {
     /// Whether the type has no key member. Ends match only if both have one or none has; those of Chappe's own types have.
     #[serde(skip)]
     pub is_keyless: bool,
+    /// When a writer sends.
+    #[serde(skip)]
+    pub sending: Sending,
+}
+
+/// When a writer sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sending {
+    /// Each sample at once.
+    #[default]
+    Immediate,
+    /// Once a datagram is full, or half of what may be unacknowledged is written, or at
+    /// [`Writer::flush`](crate::Writer::flush).
+    Batched,
 }
 
 /// Whether lost samples are retransmitted.
@@ -66,7 +80,7 @@ pub struct Qos {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum Reliability {
-    /// Lost samples stay lost.
+    /// Lost samples are not retransmitted.
     BestEffort,
     /// Lost samples are retransmitted.
     #[default]
@@ -100,6 +114,7 @@ impl Default for Qos {
             any_encoding: false,
             is_version_2: false,
             is_keyless: false,
+            sending: Sending::Immediate,
         }
     }
 }
@@ -125,6 +140,15 @@ impl Qos {
     pub fn best_effort(self) -> Self {
         Self {
             reliability: Reliability::BestEffort,
+            ..self
+        }
+    }
+
+    /// The same settings for a writer that collects samples until it is flushed.
+    #[must_use]
+    pub fn batched(self) -> Self {
+        Self {
+            sending: Sending::Batched,
             ..self
         }
     }

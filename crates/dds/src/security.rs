@@ -114,9 +114,11 @@ impl SecurityConfig {
                 "<Library path=\"{name}\" initFunction=\"init_{functions}\" finalizeFunction=\"finalize_{functions}\"/>"
             )
         };
+        // Fast DDS 2.9 refuses a reply without them, which the standard calls optional.
+        let optional = "<IncludeOptionalFields>true</IncludeOptionalFields>";
         format!(
             "<Security><Authentication>{}<IdentityCA>{}</IdentityCA><IdentityCertificate>{}</IdentityCertificate>\
-             <PrivateKey>{}</PrivateKey>{revoked}</Authentication><Cryptographic>{}</Cryptographic><AccessControl>{}\
+             <PrivateKey>{}</PrivateKey>{revoked}{optional}</Authentication><Cryptographic>{}</Cryptographic><AccessControl>{}\
              <PermissionsCA>{}</PermissionsCA><Governance>{}</Governance><Permissions>{}</Permissions></AccessControl>\
              </Security>",
             library("dds_security_auth", "authentication"),

@@ -109,6 +109,50 @@ fn samples_arrive_once_and_in_order_and_are_acknowledged() {
     assert_eq!(reader.lost(), 0);
 }
 
+#[test]
+fn samples_of_a_batched_writer_arrive_after_a_flush_and_outlive_the_participants() {
+    const COUNT: u64 = 200;
+    let config = config(20);
+    let mut here = open(&config).unwrap();
+    let mut there = open(&config).unwrap();
+    let topic = topic("batch");
+    let kept = |qos: Qos| Qos {
+        durability: Durability::TransientLocal,
+        ..qos
+    };
+    let offered = kept(Qos::reliable_writer(1_000)).batched();
+    let mut writer = here.writer(&topic, &offered).unwrap();
+    let requested = kept(Qos::reliable_reader(1_000));
+    let mut reader = there.reader(&topic, &requested).unwrap();
+    let mut events = Vec::new();
+    until(&mut [&mut here, &mut there], &mut events, |_| {
+        writer_is_matched(&*writer, &*reader)
+    });
+    for number in 1..=COUNT {
+        let octets = Octets {
+            number,
+            ..Octets::default()
+        };
+        // Longer ones fill datagrams.
+        let bytes = vec![number as u8; number as usize * 20];
+        let written = writer.write(&octets.payload_with(&bytes)).unwrap();
+        assert_eq!(written, number);
+    }
+    writer.flush().unwrap();
+    let mut got: Vec<Sample> = Vec::new();
+    until(&mut [&mut here, &mut there], &mut events, |_| {
+        reader.take(usize::MAX, &mut got).unwrap();
+        got.len() as u64 >= COUNT && writer.unacknowledged() == 0
+    });
+    drop((writer, reader, here, there));
+    for (sample, number) in got.iter().zip(1..=COUNT) {
+        let octets = Octets::read(&sample.payload).unwrap();
+        assert_eq!((octets.number, sample.number as u64), (number, number));
+        assert_eq!(octets.octets.len() as u64, number * 20);
+        assert!(octets.octets.iter().all(|byte| *byte == number as u8));
+    }
+}
+
 /// A reader acknowledges samples for which it has no room, and drops the oldest (docs/reference/dds.md).
 #[test]
 fn a_full_reader_counts_all_samples_that_it_drops() {

@@ -56,6 +56,9 @@ pub enum Error {
     /// The description took too long.
     #[error("the device did not complete its description within {} s", .0.as_secs_f64())]
     Slow(Duration),
+    /// A check ended without an answer of the device that could be judged.
+    #[error("the device gave no usable answer within {} s", .0.as_secs_f64())]
+    Silent(Duration),
     /// A subscription was refused or lost.
     #[error("the subscription failed: {0}")]
     Subscription(String),
@@ -106,6 +109,7 @@ impl Error {
             Self::NotDpws(_) => "no DPWS device",
             Self::Parser(_) => "parser ended",
             Self::Slow(_) => "description too slow",
+            Self::Silent(_) => "no usable answer",
             Self::Subscription(_) => "subscription failed",
             Self::NoCertificate => "no own certificate",
             Self::Misuse(_) => "misuse",

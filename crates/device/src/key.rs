@@ -1,14 +1,14 @@
 //! The key of a device, and what the device remembers beside it.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use chappe_identity::hex_encode;
-use chappe_transport::key_file;
 use chappe_transport::tls::{Mutual, Usage};
+use chappe_transport::{SHARED, key_file, replace_file};
 
 use crate::Error;
 use crate::host::endpoint_of;
@@ -48,6 +48,17 @@ impl Key {
             pair: Arc::new(key),
             memory: Arc::new(Memory::next_to(path)),
         })
+    }
+
+    /// A key without a file, of a secret, for tests.
+    ///
+    /// ```
+    /// let key = chappe_device::Key::from_seed([7; 32]);
+    /// assert_eq!(chappe_device::Key::from_seed([7; 32]).endpoint(), key.endpoint());
+    /// ```
+    #[must_use]
+    pub fn from_seed(seed: [u8; 32]) -> Self {
+        chappe_identity::Key::from_seed(seed).into()
     }
 
     /// The stable endpoint of the device.
@@ -126,7 +137,8 @@ impl Memory {
             None => least,
         };
         if let Some(file) = &self.file {
-            store(file, version, &digest).map_err(|source| error(file, source))?;
+            let text = format!("{version} {digest}\n");
+            replace_file(file, SHARED, text.as_bytes()).map_err(|source| error(file, source))?;
         }
         *last = Some((version, digest));
         Ok(version)
@@ -156,16 +168,6 @@ fn read(file: &Path) -> io::Result<Option<(u32, String)>> {
             (seconds(), String::new())
         }
     }))
-}
-
-/// Replaces the file, so that a power cut leaves the old or the new one.
-fn store(path: &Path, version: u32, digest: &str) -> io::Result<()> {
-    let mut new = path.as_os_str().to_owned();
-    new.push(".new");
-    let mut file = fs::File::create(&new)?;
-    writeln!(file, "{version} {digest}")?;
-    file.sync_all()?;
-    fs::rename(&new, path)
 }
 
 #[cfg(test)]

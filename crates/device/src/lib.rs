@@ -32,21 +32,25 @@ mod http;
 mod key;
 #[cfg(feature = "mapping")]
 pub mod mapping;
+pub mod message;
 pub mod proxy;
 #[cfg(feature = "tools")]
 pub mod recording;
 mod selection;
 mod service;
 
-/// A fault, and `#[derive(Fault)]` for the faults of an operation.
-pub use chappe_soap::Fault;
-pub use chappe_soap::message::Message;
-pub use chappe_transport::tls;
+// Derived code names this crate; so do types derived in its own tests.
+#[cfg(test)]
+extern crate self as chappe_device;
+
+pub use chappe_transport::{Drops, tls};
 pub use client::{ClientOptions, DeviceClient};
 pub use device::{Bench, Device, RunningDevice};
 pub use error::Error;
 pub use host::{DeviceHost, HostOptions};
 pub use key::Key;
+pub use message::Message;
+pub use message::both::Fault;
 pub use proxy::{DiscoveryProxy, ProxyOptions};
 pub use selection::Selection;
 pub use service::{Event, PortType, Requester, Service};

@@ -85,19 +85,14 @@ impl Reply {
         if envelope.addressing.to.as_deref() == Some(NONE) {
             return Self::ACCEPTED;
         }
-        let status = match envelope.fault().map(|fault| fault.code) {
-            None => 200,
-            Some(FaultCode::Sender) => 400,
-            Some(_) => 500,
-        };
         Self {
-            status,
+            status: status(envelope.fault().as_ref()),
             content: Content::Envelope(Box::new(envelope)),
             allow: None,
         }
     }
 
-    /// As [`Reply::message`], for a message without a fault.
+    /// As [`Reply::message`].
     #[must_use]
     pub fn lazy(envelope: LazyEnvelope) -> Self {
         let LazyEnvelope { mut head, body } = envelope;
@@ -111,9 +106,10 @@ impl Reply {
         if head.addressing.to.as_deref() == Some(NONE) {
             return Self::ACCEPTED;
         }
+        let envelope = LazyEnvelope { head, body };
         Self {
-            status: 200,
-            content: Content::Lazy(Box::new(LazyEnvelope { head, body })),
+            status: status(envelope.fault().as_ref()),
+            content: Content::Lazy(Box::new(envelope)),
             allow: None,
         }
     }
@@ -156,6 +152,15 @@ impl Reply {
             Content::Lazy(envelope) => envelope.to_text(),
             Content::Document(text) => text.to_string(),
         }
+    }
+}
+
+/// The status of a message (SOAP 1.2 part 2, section 7.5).
+fn status(fault: Option<&Fault>) -> u16 {
+    match fault.map(|fault| fault.code) {
+        None => 200,
+        Some(FaultCode::Sender) => 400,
+        Some(_) => 500,
     }
 }
 
@@ -211,6 +216,20 @@ pub fn reply(request: &Envelope, action: impl Into<Str>, message_id: impl Into<S
 /// profile and of WS-Addressing are those of the request's dialect.
 #[must_use]
 pub fn fault(request: &Envelope, fault: &Fault, message_id: impl Into<Str>) -> Envelope {
+    let (head, fault) = fault_head(request, fault, message_id);
+    head.with_body(fault.to_element())
+}
+
+/// As [`fault`]; a detail that a type has written stays text.
+#[must_use]
+pub fn typed_fault(request: &Envelope, fault: &Fault, message_id: impl Into<Str>) -> LazyEnvelope {
+    let (head, fault) = fault_head(request, fault, message_id);
+    let body = vec![fault.to_body()];
+    LazyEnvelope { head, body }
+}
+
+/// The headers of a fault message, and the fault in the names of the request's dialect.
+fn fault_head(request: &Envelope, fault: &Fault, message_id: impl Into<Str>) -> (Envelope, Fault) {
     let Addressing {
         version,
         reply_to,
@@ -223,7 +242,7 @@ pub fn fault(request: &Envelope, fault: &Fault, message_id: impl Into<Str>) -> E
     };
     let action = fault_action(*version, &fault);
     let to = fault_to.as_ref().or(reply_to.as_ref());
-    answer(request, to, action, message_id).with_body(fault.to_element())
+    (answer(request, to, action, message_id), fault)
 }
 
 fn answer(

@@ -97,6 +97,22 @@ fn revoked_certificates_and_outdated_lists_are_refused() {
 }
 
 #[test]
+fn the_latest_list_of_an_authority_counts() {
+    let revoked = certificate("replaced");
+    for lists in [
+        ["earlier", "later"],
+        ["later", "earlier"],
+        ["lapsed", "later"],
+    ] {
+        let text = lists.map(|list| file(&format!("{list}.crl"))).concat();
+        let store = TrustStore::from_pem(&file("renewing.pem")).unwrap();
+        let store = store.with_revocation_lists(&text, RevocationStatus::MayBeUnknown);
+        let found = store.unwrap().verify(&revoked, &[], NOW);
+        assert_eq!(found, Err(CertificateError::Revoked), "{lists:?}");
+    }
+}
+
+#[test]
 fn keys_sign_for_their_certificate() {
     let random = SystemRandom::new();
     for (name, algorithm) in [

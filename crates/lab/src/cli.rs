@@ -47,6 +47,12 @@ pub(crate) enum Command {
         /// The shell.
         shell: clap_complete::Shell,
     },
+    /// Write the manual pages to a directory.
+    #[command(hide = true)]
+    Man {
+        /// The directory.
+        directory: PathBuf,
+    },
 }
 
 /// Flags of `bench`.
@@ -64,6 +70,9 @@ pub(crate) struct Bench {
     /// Only this part of the scenario, by its name below; may be repeated.
     #[arg(long, value_name = "PART")]
     pub only: Vec<String>,
+    /// Only samples of this size, of napa between two processes; may be repeated.
+    #[arg(long = "size", value_name = "BYTES")]
+    pub sizes: Vec<usize>,
     /// Seed of all random choices.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,

@@ -373,6 +373,7 @@ mod tests {
         let settings = Settings {
             quick: true,
             only: Vec::new(),
+            sizes: Vec::new(),
             seed: 7,
             program: None,
             progress: |_| {},

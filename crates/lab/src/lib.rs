@@ -49,6 +49,8 @@ pub struct Settings {
     pub quick: bool,
     /// Runs only these parts of a scenario; empty: all.
     pub only: Vec<String>,
+    /// Runs `napa` between two processes with samples of these bytes only; empty: all of its sizes.
+    pub sizes: Vec<usize>,
     /// Seed of all random choices.
     pub seed: u64,
     /// The program `chappe` for scenarios that run it as a process; `None`: the release build of
@@ -182,7 +184,7 @@ pub const SCENARIOS: [Scenario; 15] = [
         lookup::run,
     ),
     scenario(
-        "napa",
+        napa::NAME,
         "pacers next to the front of fixed windows and periods, between two processes",
         napa::parts,
         napa::run,
@@ -199,6 +201,10 @@ pub fn run(scenario: &str, settings: &Settings) -> Result<Report, Error> {
         let what = format!("unknown scenario {scenario}; the scenarios are {names}");
         return Err(Error::Failed(what));
     };
+    if !settings.sizes.is_empty() && scenario != napa::NAME {
+        let what = format!("{scenario} has no sizes of samples, only {}", napa::NAME);
+        return Err(Error::Failed(what));
+    }
     let parts = (wanted.parts)();
     let mut only = settings.only.iter();
     match only.find(|part| !parts.contains(&part.as_str())) {
@@ -289,6 +295,7 @@ mod tests {
             let settings = Settings {
                 quick: true,
                 only: vec!["nonsense".to_owned()],
+                sizes: Vec::new(),
                 seed: 1,
                 program: None,
                 progress: |_| {},
@@ -298,6 +305,13 @@ mod tests {
             for part in (scenario.parts)() {
                 assert!(refused.contains(part), "{refused}");
             }
+            let of_size = Settings {
+                only: Vec::new(),
+                sizes: vec![7],
+                ..settings
+            };
+            let refused = run(scenario.name, &of_size).unwrap_err().to_string();
+            assert!(refused.contains("sizes of samples"), "{refused}");
         }
     }
 }

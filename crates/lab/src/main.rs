@@ -28,5 +28,6 @@ fn run(cli: Cli) -> Outcome {
             clap_complete::generate(shell, &mut command, "chappe-lab", &mut std::io::stdout());
             Ok(())
         }
+        Command::Man { directory } => Ok(clap_mangen::generate_to(Cli::command(), directory)?),
     }
 }

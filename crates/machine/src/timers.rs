@@ -46,6 +46,12 @@ impl<K: Ord + Clone> Timers<K> {
         }
     }
 
+    /// Whether `key` has a deadline.
+    #[must_use]
+    pub fn is_set(&self, key: &K) -> bool {
+        self.by_key.contains_key(key)
+    }
+
     /// The earliest deadline.
     #[must_use]
     pub fn next(&self) -> Option<Instant> {

@@ -28,16 +28,17 @@ pub(crate) fn doc(attributes: &[Attribute]) -> String {
 
 /// The attribute `#[message(…)]` of a type.
 pub(crate) struct Options {
-    /// The path of `chappe-soap`.
+    /// The path of the crate with the traits.
     pub(crate) root: TokenStream,
     /// The namespace of the type's child elements, unless it is that of the message.
     pub(crate) namespace: Option<LitStr>,
 }
 
 impl Options {
-    pub(crate) fn of(input: &DeriveInput) -> Result<Self> {
+    /// `root` is the crate that exports the macro.
+    pub(crate) fn of(input: &DeriveInput, root: TokenStream) -> Result<Self> {
         let mut options = Self {
-            root: quote!(::chappe_soap),
+            root,
             namespace: None,
         };
         for attribute in named(&input.attrs, "message") {

@@ -7,7 +7,7 @@ use syn::{Data, DeriveInput, Error, Fields, FieldsNamed, Ident, Result, Variant}
 use crate::attributes::{Names, Options, doc, refuse_generics};
 use crate::message;
 
-pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
+pub(crate) fn derive(input: &DeriveInput, root: TokenStream) -> Result<TokenStream> {
     refuse_generics(input)?;
     let Data::Enum(data) = &input.data else {
         let message = "faults are an enum: `enum Refused { OutOfRange }`";
@@ -27,7 +27,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let written = variants.iter().map(|variant| &variant.written);
     let read = variants.iter().map(|variant| &variant.read);
     let all = names.all();
-    let Options { root, .. } = Options::of(input)?;
+    let Options { root, .. } = Options::of(input, root)?;
     let ident = &input.ident;
     Ok(quote! {
         const _: () = {

@@ -9,9 +9,9 @@ use crate::attributes::{
 };
 use crate::enumeration;
 
-pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
+pub(crate) fn derive(input: &DeriveInput, root: TokenStream) -> Result<TokenStream> {
     refuse_generics(input)?;
-    let Options { root, namespace } = Options::of(input)?;
+    let Options { root, namespace } = Options::of(input, root)?;
     let (body, further) = match &input.data {
         Data::Struct(data) => match &data.fields {
             Fields::Named(fields) => {

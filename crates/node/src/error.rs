@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use chappe_registry::JournalError;
 use chappe_stream::StoreError;
 use chappe_transport::signatures::SignatureFileError;
 
@@ -93,6 +94,12 @@ pub enum StartError {
     #[error("cannot open the registry: {reason}")]
     Store {
         /// The cause.
+        reason: String,
+    },
+    /// A newer program wrote the store of the registry.
+    #[error("cannot open the registry: {reason}")]
+    NewerStore {
+        /// The version that was found, and a hint.
         reason: String,
     },
     /// The files of what an operator decided about devices cannot be read.
@@ -188,7 +195,12 @@ impl StartError {
             | Self::Streams {
                 source: StoreError::Log(chappe_log::Error::NewerFormat { .. }),
                 ..
-            } => "newer_format",
+            }
+            | Self::Registry {
+                source: chappe_registry::Error::Journal(JournalError::NewerFormat { .. }),
+                ..
+            }
+            | Self::NewerStore { .. } => "newer_format",
             Self::Log { .. } | Self::Streams { .. } => "data_damaged",
             Self::Registry { .. } | Self::Store { .. } => "registry_unusable",
             Self::Devices { .. }
@@ -209,12 +221,14 @@ impl StartError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Directory { path, source } => match source.kind() {
-                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                    Some(format!(
-                        "make {} writable for this user, or set data_directory to another directory",
-                        path.display()
-                    ))
-                }
+                io::ErrorKind::PermissionDenied => Some(format!(
+                    "make {} writable for this user, or use another directory: --set data_directory=DIR",
+                    path.display()
+                )),
+                io::ErrorKind::ReadOnlyFilesystem => Some(
+                    "start it with --set data_directory=DIR, a directory on a file system that is not read-only"
+                        .to_owned(),
+                ),
                 io::ErrorKind::StorageFull => Some("free space on that disk".to_owned()),
                 io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
                     Some("it is a file: set data_directory to a directory".to_owned())
@@ -263,7 +277,12 @@ impl StartError {
             Self::Streams {
                 source: StoreError::Log(chappe_log::Error::NewerFormat { .. }),
                 ..
-            } => None,
+            }
+            | Self::Registry {
+                source: chappe_registry::Error::Journal(JournalError::NewerFormat { .. }),
+                ..
+            }
+            | Self::NewerStore { .. } => None,
             Self::Store { .. } => Some("check registry.postgres".to_owned()),
             Self::Streams { path, .. } | Self::Registry { path, .. } => {
                 Some(format!("chappe data check {}", parent(path)))

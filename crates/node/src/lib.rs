@@ -66,5 +66,5 @@ pub use formats::check_formats;
 pub use http::openapi;
 pub use metrics::{MetricDescription, descriptions as metrics};
 pub use node::{Node, StoreFailure, runtime, shutdown_signal};
-pub use sensors::{Checked, check};
+pub use sensors::{Checked, NotChecked, check};
 pub use size_limit::SizeLimit;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use chappe_stream::DescriptorError;
+use nix::unistd::{Uid, User};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
@@ -309,6 +310,13 @@ pub(crate) enum FileError {
     Io(String),
     /// The disk is full.
     Full(String),
+    /// The node may not write there.
+    Unwritable {
+        /// What failed.
+        text: String,
+        /// What the operator of the node can do.
+        hint: String,
+    },
 }
 
 impl FileError {
@@ -316,10 +324,28 @@ impl FileError {
     pub(crate) fn of(path: &Path, error: &std::io::Error) -> Self {
         let text = format!("{}: {error}", path.display());
         match error.kind() {
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Self::Full(text),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full(text),
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                let hint = remedy(path.parent().unwrap_or(path), error.kind());
+                Self::Unwritable { text, hint }
+            }
             _ => Self::Io(text),
         }
     }
+}
+
+/// How the node gets a directory that it can write.
+fn remedy(directory: &Path, kind: io::ErrorKind) -> String {
+    let directory = directory.display();
+    let other = "name another directory in node.toml (sensors_directory, wrappers_directory, \
+                 exporters_directory) and restart the node";
+    if kind == io::ErrorKind::ReadOnlyFilesystem {
+        return format!("{directory} is read-only for the node: {other}");
+    }
+    let own = Uid::effective();
+    let user = User::from_uid(own).ok().flatten();
+    let user = user.map_or_else(|| own.to_string(), |user| user.name);
+    format!("on the node's host: sudo install -d -o {user} {directory}; or {other}")
 }
 
 /// Writes a file atomically; of several at once, the last one stays. `name` begins that of its temporary.
@@ -356,6 +382,26 @@ pub(crate) fn remove(path: &Path) -> Result<(), FileError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_of_the_system_says_what_to_do() {
+        let path = Path::new("/etc/chappe/sensors/a.toml");
+        // EACCES, EROFS.
+        for (code, part) in [
+            (13, "sudo install -d -o "),
+            (30, "is read-only for the node"),
+        ] {
+            let refused = FileError::of(path, &io::Error::from_raw_os_error(code));
+            let FileError::Unwritable { text, hint } = refused else {
+                panic!("{code}");
+            };
+            assert!(text.contains("/etc/chappe/sensors/a.toml"), "{text}");
+            assert!(
+                hint.contains(part) && hint.contains("sensors_directory"),
+                "{hint}"
+            );
+        }
+    }
 
     #[test]
     fn of_files_written_at_once_each_is_whole() {

@@ -189,7 +189,8 @@ pub(crate) fn open_registry(
 
 #[cfg(feature = "postgres")]
 fn open_postgres(config: &Config) -> Result<(Registry, Outage), StartError> {
-    use chappe_registry_postgres::{Options, PostgresJournal};
+    use chappe_registry::{Error, JournalError};
+    use chappe_registry_postgres::{OpenError, Options, PostgresJournal};
     let rules = &config.registry.postgres;
     let failed = |reason: String| StartError::Store { reason };
     let read = |path: &Path| match path.as_os_str().is_empty() {
@@ -205,9 +206,19 @@ fn open_postgres(config: &Config) -> Result<(Registry, Outage), StartError> {
         password,
         authorities: read(&rules.authorities)?,
     };
-    let journal = PostgresJournal::open(&options).map_err(|error| failed(error.to_string()))?;
+    let failure = |is_newer: bool, reason: String| match is_newer {
+        true => StartError::NewerStore { reason },
+        false => StartError::Store { reason },
+    };
+    let journal = PostgresJournal::open(&options).map_err(|error| {
+        let is_newer = matches!(error, OpenError::Version { found, known } if found > known);
+        failure(is_newer, error.to_string())
+    })?;
     let status = journal.status();
-    let registry = Registry::open(journal).map_err(|error| failed(error.to_string()))?;
+    let registry = Registry::open(journal).map_err(|error| {
+        let is_newer = matches!(error, Error::Journal(JournalError::NewerFormat { .. }));
+        failure(is_newer, error.to_string())
+    })?;
     Ok((registry, Arc::new(move || status.outage())))
 }
 

@@ -51,7 +51,7 @@ pub(crate) trait Outlet {
     fn counters(&mut self) -> Counters;
 
     /// Runs the carrier until something has changed, at the latest until the given time. With a
-    /// time in the past it only does pending work.
+    /// time in the past it only does pending work, and samples may be collected to be sent together.
     ///
     /// # Errors
     /// The carrier has ended.

@@ -23,8 +23,9 @@ use crate::carrier::{Acknowledged, Counters, Inlet, Outlet};
 
 /// Maximum number of samples taken from the library at once.
 const TAKE_MAX: usize = 64;
-/// Maximum number of samples on their way back.
-const ECHO_WINDOW: u32 = 64;
+/// Maximum number of samples on their way back; reason: on a busy machine the library's thread that acknowledges them waits
+/// for milliseconds, in which 64 samples come back.
+const ECHO_WINDOW: u32 = 1_024;
 /// Maximum number of a subscriber's progress reports in flight.
 const TAKEN_WINDOW: u32 = 64;
 /// Suffixes of the topic's name: for samples that are sent back, and for subscribers' progress.
@@ -150,7 +151,7 @@ impl DdsOutlet {
     /// Creates the participant; with a reader for samples that are sent back, if wanted.
     pub(crate) fn open(domain: &Domain, echo: bool, spin: Duration) -> Result<Self, Error> {
         let mut participant = domain.open()?;
-        let qos = domain.qos(Qos::reliable_writer(domain.window));
+        let qos = domain.qos(Qos::reliable_writer(domain.window)).batched();
         let writer = participant.writer(&domain.topic(""), &qos)?;
         let back = match echo {
             true => {
@@ -237,10 +238,9 @@ impl Outlet for DdsOutlet {
         let octets = Octets {
             source: 1,
             number: self.written + 1,
-            time_ns: 0,
-            octets: Bytes::copy_from_slice(sample),
+            ..Octets::default()
         };
-        match self.writer.write(&octets.payload()) {
+        match self.writer.write(&octets.payload_with(sample)) {
             Ok(number) => {
                 self.written = number;
                 Ok(true)
@@ -281,7 +281,20 @@ impl Outlet for DdsOutlet {
     }
 
     fn wait(&mut self, until: Instant) -> Result<(), Error> {
-        wait(self.participant.as_mut(), until, self.spin)
+        let clock = Clock::process();
+        let ahead = until.saturating_since(clock.now());
+        if ahead.is_zero() {
+            // The next sample may share a datagram with those before.
+            return Ok(());
+        }
+        self.writer.flush()?;
+        if ahead > 2 * COARSE {
+            self.participant.wait(ahead.saturating_sub(COARSE))?;
+        } else {
+            self.participant.wait(Duration::ZERO)?;
+            sleep_until(clock.at(until), self.spin);
+        }
+        Ok(())
     }
 
     fn is_idle(&mut self) -> bool {
@@ -291,18 +304,6 @@ impl Outlet for DdsOutlet {
     fn mismatch(&mut self) -> Option<String> {
         self.mismatch.take()
     }
-}
-
-fn wait(participant: &mut dyn Participant, until: Instant, spin: Duration) -> Result<(), Error> {
-    let clock = Clock::process();
-    let ahead = until.saturating_since(clock.now());
-    if ahead.is_zero() || ahead > 2 * COARSE {
-        participant.wait(ahead.saturating_sub(COARSE))?;
-    } else {
-        participant.wait(Duration::ZERO)?;
-        sleep_until(clock.at(until), spin);
-    }
-    Ok(())
 }
 
 /// The subscriber's end.
@@ -360,7 +361,7 @@ impl DdsInlet {
         let mut participant = domain.open()?;
         let reads = domain.qos(Qos::reliable_reader(domain.window));
         let reader = participant.reader(&domain.topic(""), &reads)?;
-        let qos = domain.qos(Qos::reliable_writer(ECHO_WINDOW));
+        let qos = domain.qos(Qos::reliable_writer(ECHO_WINDOW)).batched();
         let back = Some(participant.writer(&domain.topic(ECHO), &qos)?);
         // Only the newest report counts.
         let qos = Qos {
@@ -420,6 +421,11 @@ impl Inlet for DdsInlet {
             // A millisecond is precise enough: arriving samples wake it.
             let ahead = until.saturating_since(Clock::process().now());
             self.participant.wait(ahead)?;
+            self.read()?;
+        }
+        if self.ready.is_empty() {
+            // Samples first: looking for remote ends takes as long as a short sample's way. Then those of a writer that
+            // has left.
             self.hear();
             self.read()?;
         }
@@ -453,8 +459,9 @@ impl Inlet for DdsInlet {
             ..Octets::default()
         };
         match back.write(&octets.payload()) {
+            Ok(_) => Ok(back.flush()?),
             // A publisher that does not read receives no more.
-            Ok(_) | Err(WriteError::Full(_)) => Ok(()),
+            Err(WriteError::Full(_)) => Ok(()),
             Err(error) => Err(Error::new(error.to_string())),
         }
     }

@@ -1,5 +1,6 @@
 //! The publisher's loop: phase after phase, at the pace of a pacer.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use chappe_flow::pacer::{Choice, InFlight, NapaConfig, Pace, Pacer};
@@ -19,6 +20,8 @@ const DRAIN_MAX: Duration = Duration::from_secs(30);
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 /// Interval at which the number of subscribers is checked.
 const LOOK: Duration = Duration::from_millis(20);
+/// Time limit for a sample to be sent back; reason: a subscriber does not send back what does not fit its window.
+const BACK_MAX: Duration = Duration::from_secs(1);
 /// Interval at which the last sample is repeated without acknowledgements.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -38,6 +41,8 @@ pub(super) fn run(
         begun: clock.now(),
         run: chappe_transport::seed_number().map_err(Error::io("drawing the run's number"))?,
         number: 0,
+        looked: clock.now(),
+        awaited: VecDeque::new(),
         interval: Tally::new(Counters::default(), clock.now()),
     };
     let mut phases = Vec::new();
@@ -102,6 +107,10 @@ struct Publisher<'a> {
     run: u64,
     /// Of the last sample.
     number: u64,
+    /// When the subscribers were last counted.
+    looked: Instant,
+    /// Numbers of samples that are not back, and when they were written, if all are sent back.
+    awaited: VecDeque<(u64, Instant)>,
     interval: Tally,
 }
 
@@ -190,7 +199,7 @@ impl Publisher<'_> {
         let size = phase.sample.len() as u64;
         let now = self.clock.now();
         self.acknowledged(phase, now);
-        let on_the_way = self.outlet.unacknowledged();
+        let on_the_way = self.on_the_way(now);
         let boundary = if phase.warm_up {
             phase.measure_from
         } else {
@@ -236,6 +245,9 @@ impl Publisher<'_> {
         let written = self.outlet.write(&phase.sample)?;
         if written {
             self.number = number;
+            if self.all_come_back() {
+                self.awaited.push_back((number, now));
+            }
             if let Some(due) = phase.due.take().filter(|due| *due <= now) {
                 let late = u64::try_from((now - due).as_nanos()).unwrap_or(u64::MAX);
                 phase.tally.late.add(late);
@@ -265,10 +277,32 @@ impl Publisher<'_> {
 
     /// Waits, unless there is no subscriber left.
     fn gone_or_wait(&mut self, until: Instant) -> Result<(), Error> {
-        if self.outlet.subscribers() == 0 {
-            return Err(Error::new("all subscribers are gone").hint("see their last output"));
+        let now = self.clock.now();
+        // Over DDS, counting them takes as long as a short sample's round trip.
+        if now >= self.looked + LOOK {
+            self.looked = now;
+            if self.outlet.subscribers() == 0 {
+                return Err(Error::new("all subscribers are gone").hint("see their last output"));
+            }
         }
-        self.outlet.wait(until)
+        self.outlet.wait(until.min(now + LOOK))
+    }
+
+    /// Samples that are not acknowledged. If all are sent back: those that are not back, so that with one in flight the
+    /// next is written when the previous one is back.
+    fn on_the_way(&mut self, now: Instant) -> u64 {
+        if !self.all_come_back() {
+            return self.outlet.unacknowledged();
+        }
+        let is_overdue = |(_, written): &(u64, Instant)| now >= *written + BACK_MAX;
+        while self.awaited.front().is_some_and(is_overdue) {
+            self.awaited.pop_front();
+        }
+        self.awaited.len() as u64
+    }
+
+    fn all_come_back(&self) -> bool {
+        self.settings.echo == 1 && self.settings.carrier.is_reliable()
     }
 
     fn acknowledged(&mut self, phase: &mut Phase, now: Instant) {
@@ -279,18 +313,22 @@ impl Publisher<'_> {
             newest = Some(one.delay);
         });
         if samples > 0 {
-            let left = self.outlet.unacknowledged();
+            let left = self.on_the_way(now);
             let left = in_flight(left, phase.sample.len() as u64, self.settings.window);
             phase.pacer.acknowledged(now, bytes, samples, newest, left);
         }
         let (run, number) = (self.run, u16::try_from(phase.number).unwrap_or(u16::MAX));
-        let interval = &mut self.interval;
+        let (interval, awaited) = (&mut self.interval, &mut self.awaited);
         interval.acknowledged += samples;
         phase.tally.acknowledged += samples;
         self.outlet.echoes(&mut |sample| {
             let Some(head) = Head::read(sample) else {
                 return;
             };
+            let is_back = |(number, _): &(u64, Instant)| *number <= head.number;
+            while head.run == run && awaited.front().is_some_and(is_back) {
+                awaited.pop_front();
+            }
             if head.run == run && head.phase == number && !head.warm_up {
                 let halved = monotonic_ns().saturating_sub(head.written_ns) / 2;
                 phase.tally.round_trip_halved.add(halved);

@@ -11,7 +11,7 @@ use oxrdf::Triple;
 use crate::entity::Entity;
 use crate::error::Error;
 use crate::feed::Entry;
-use crate::journal::{Journal, JournalError};
+use crate::journal::Journal;
 use crate::record::{Record, Step};
 use crate::registry::Registry;
 use crate::rights::Right;
@@ -223,10 +223,7 @@ impl Registry {
             Err(_) if revision < journal.snapshot() => return Ok((None, None)),
             Err(error) => return Err(error.into()),
         };
-        let record = Record::decode(&stamped.record).map_err(|reason| {
-            let position = revision;
-            Error::from(JournalError::Unreadable { position, reason })
-        })?;
+        let record = Record::decode(&stamped.record).map_err(|error| error.at(revision))?;
         Ok((stamped.time_ns, published(record, key)))
     }
 }

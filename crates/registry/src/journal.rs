@@ -46,6 +46,21 @@ pub enum JournalError {
     /// The journal failed and refuses records until it is reopened.
     #[error("the journal failed: {0}")]
     Failed(String),
+    /// A newer program wrote a record.
+    #[error(
+        "cannot read record {position} of the journal: {what} has format version {found}, this program reads up to {known} \
+         (hint: use the program that wrote it, or a newer one)"
+    )]
+    NewerFormat {
+        /// The position.
+        position: u64,
+        /// The part of it.
+        what: String,
+        /// Its version.
+        found: u32,
+        /// The newest version that is understood.
+        known: u32,
+    },
     /// A record cannot be decoded.
     #[error("cannot read record {position} of the journal: {reason}")]
     Unreadable {

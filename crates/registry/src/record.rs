@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::Access;
 use crate::entity::{Entity, EntityKind};
+use crate::journal::JournalError;
 use crate::record_fields::{Field, read_fields, write_fields};
 use crate::rights::Rights;
 
@@ -22,6 +23,40 @@ const SINGLE: u8 = 1;
 const BATCH: u8 = 2;
 /// First byte of a record in which an entity has optional fields.
 const FIELDS: u8 = 3;
+
+/// Why a record cannot be read.
+#[derive(Debug)]
+pub(crate) enum RecordError {
+    /// A newer program wrote this part of it.
+    Newer {
+        what: String,
+        found: u32,
+        known: u32,
+    },
+    /// It is invalid, for this reason.
+    Invalid(String),
+}
+
+impl From<String> for RecordError {
+    fn from(reason: String) -> Self {
+        Self::Invalid(reason)
+    }
+}
+
+impl RecordError {
+    /// The journal's error for the record at a position.
+    pub(crate) fn at(self, position: u64) -> JournalError {
+        match self {
+            Self::Newer { what, found, known } => JournalError::NewerFormat {
+                position,
+                what,
+                found,
+                known,
+            },
+            Self::Invalid(reason) => JournalError::Unreadable { position, reason },
+        }
+    }
+}
 
 /// A step of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,20 +198,23 @@ impl Record {
         }
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
-        let (version, body) = bytes.split_first().ok_or("the record is empty")?;
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
+        let empty = || "the record is empty".to_owned();
+        let (version, body) = bytes.split_first().ok_or_else(empty)?;
         let record = match *version {
-            SINGLE | BATCH => Self::of_body(parsed(body)?, restore)?,
+            SINGLE | BATCH => Self::of_body(parsed(body)?, |stored| Ok(restore(stored)?))?,
             FIELDS => Self::of_body(parsed(body)?, |stored: WithFields| {
                 let mut entity = restore(stored.entity)?;
                 read_fields(&mut entity, stored.fields)?;
                 Ok(entity)
             })?,
-            other => {
-                return Err(format!(
-                    "unsupported version {other}; this program reads versions {SINGLE} to {FIELDS} (hint: use the \
-                     program that wrote it, or a newer one)"
-                ));
+            0 => return Err("there is no version 0".to_owned().into()),
+            newer => {
+                return Err(RecordError::Newer {
+                    what: "it".to_owned(),
+                    found: u32::from(newer),
+                    known: u32::from(FIELDS),
+                });
             }
         };
         let least = match &record {
@@ -185,9 +223,8 @@ impl Record {
             _ => FIELDS,
         };
         if *version < least {
-            return Err(format!(
-                "a change of version {least} in a record of version {version}"
-            ));
+            let reason = format!("a change of version {least} in a record of version {version}");
+            return Err(reason.into());
         }
         for entity in record.published() {
             entity.validate().map_err(|error| error.to_string())?;
@@ -197,8 +234,8 @@ impl Record {
 
     fn of_body<E>(
         body: Body<E>,
-        restore: impl Fn(E) -> Result<Entity, String>,
-    ) -> Result<Self, String> {
+        restore: impl Fn(E) -> Result<Entity, RecordError>,
+    ) -> Result<Self, RecordError> {
         Ok(match body {
             Body::Publish(stored) => Self::Publish(restore(stored)?),
             Body::Remove(key) => Self::Remove(key),
@@ -210,7 +247,7 @@ impl Record {
                         StoredStep::Remove(key) => Step::Remove(key),
                     })
                 });
-                Self::Batch(steps.collect::<Result<_, String>>()?)
+                Self::Batch(steps.collect::<Result<_, RecordError>>()?)
             }
             Body::Renew(keys) => Self::Renew(keys),
             Body::Expire(key, granted) => Self::Expire { key, granted },

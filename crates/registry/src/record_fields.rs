@@ -14,6 +14,7 @@ use chappe_identity::Role;
 use serde::{Deserialize, Serialize};
 
 use crate::entity::Entity;
+use crate::record::RecordError;
 use crate::rights::{Holder, Rights};
 
 const RIGHTS: u32 = 1;
@@ -63,11 +64,11 @@ fn field(tag: u32, value: &impl Serialize) -> Result<Field, String> {
 }
 
 /// Sets the fields of an entity.
-pub(crate) fn read_fields(entity: &mut Entity, fields: Vec<Field>) -> Result<(), String> {
+pub(crate) fn read_fields(entity: &mut Entity, fields: Vec<Field>) -> Result<(), RecordError> {
     let mut before = 0;
     for Field { tag, body } in fields {
         if tag <= before {
-            return Err(format!("field {tag} of {} is out of order", entity.key));
+            return Err(format!("field {tag} of {} is out of order", entity.key).into());
         }
         before = tag;
         let failed = |error: postcard::Error| format!("field {tag} of {}: {error}", entity.key);
@@ -78,11 +79,11 @@ pub(crate) fn read_fields(entity: &mut Entity, fields: Vec<Field>) -> Result<(),
             }
             LEASE => entity.lease_s = Some(postcard::from_bytes(&body).map_err(failed)?),
             _ => {
-                return Err(format!(
-                    "{} has the unknown field {tag}; this program reads fields up to {LAST} (hint: a newer \
-                     version of the program wrote it)",
-                    entity.key
-                ));
+                return Err(RecordError::Newer {
+                    what: format!("a field of {}", entity.key),
+                    found: tag,
+                    known: LAST,
+                });
             }
         }
     }
@@ -141,6 +142,7 @@ mod tests {
 
     use super::*;
     use crate::EntityKind;
+    use crate::journal::JournalError;
     use crate::record::{Record, Step};
 
     fn entity(rights: Rights) -> Entity {
@@ -245,17 +247,21 @@ mod tests {
                 body: vec![1, 2, 3],
             }]
         };
-        let error = read_fields(&mut known, later(7)).unwrap_err();
-        assert!(error.contains("urn:e has the unknown field 7"), "{error}");
-        assert!(error.contains("newer version"), "{error}");
-        let error = Record::decode(&[9]).unwrap_err();
+        let mut read = |tag| read_fields(&mut known, later(tag)).unwrap_err().at(5);
+        let error = read(7);
+        let JournalError::NewerFormat { found, known, .. } = &error else {
+            panic!("{error}");
+        };
+        assert_eq!((*found, *known), (7, LAST));
+        assert!(error.to_string().contains("a field of urn:e"), "{error}");
+        let error = Record::decode(&[9]).unwrap_err().at(5).to_string();
         assert!(
-            error.contains("version 9") && error.contains("1 to 3"),
+            error.contains("record 5") && error.contains("version 9") && error.contains("up to 3"),
             "{error}"
         );
-        let error = read_fields(&mut known, later(0)).unwrap_err();
+        let error = read(0).to_string();
         assert!(error.contains("out of order"), "{error}");
-        let error = read_fields(&mut known, later(RIGHTS)).unwrap_err();
+        let error = read(RIGHTS).to_string();
         assert!(error.contains("field 1 of urn:e"), "{error}");
     }
 }

@@ -1,8 +1,10 @@
 //! SOAP faults (SOAP 1.2 part 1, section 5.4).
 
-use chappe_xml::{Element, Name, Str};
+use chappe_xml::text::Writer;
+use chappe_xml::{Element, Event, EventSink as _, Name, Node, Str};
 
-use crate::NAMESPACE;
+use crate::body::{Body, Fragment, declarations, each_child};
+use crate::envelope::{BLOCKS_MAX, NAMESPACE};
 
 /// Characters read from a fault's reason. Default 1,024: it is shown to people and stored with the
 /// failed object.
@@ -75,8 +77,8 @@ pub struct Fault {
     pub subcode: Option<Name>,
     /// An English explanation for people.
     pub reason: Str,
-    /// Further elements.
-    pub detail: Vec<Element>,
+    /// Further elements, each a tree or the text that a type has written. The first 64 of a message are read.
+    pub detail: Vec<Body>,
 }
 
 impl Fault {
@@ -99,6 +101,47 @@ impl Fault {
             code: FaultCode::Receiver,
             ..Self::sender(subcode, reason)
         }
+    }
+
+    /// Parses the `Fault` of a body. The detail of one that is text stays text, which its type reads.
+    #[must_use]
+    pub fn from_body(body: &Body) -> Option<Self> {
+        match body {
+            Body::Tree(element) => Self::from_element(element),
+            Body::Text(fragment) if fragment.name().is(NAMESPACE, "Fault") => {
+                Self::from_fragment(fragment).ok()?
+            }
+            Body::Text(_) => None,
+        }
+    }
+
+    fn from_fragment(fragment: &Fragment) -> Result<Option<Self>, chappe_xml::Error> {
+        let mut pull = fragment.pull();
+        pull.next_part()?;
+        // The fault without its detail.
+        let mut head = Element::new(fragment.name().clone());
+        head.namespaces = declarations(&pull.in_scope());
+        let mut detail = None;
+        each_child(&mut pull, |pull| {
+            if detail.is_some() || !pull.name().is(NAMESPACE, "Detail") {
+                head.children.push(Node::Element(pull.element()?));
+                return Ok(());
+            }
+            let detail = detail.insert(Vec::new());
+            each_child(pull, |pull| {
+                // Each has a copy of the declarations in scope.
+                match detail.len() < BLOCKS_MAX {
+                    true => detail.push(Body::Text(fragment.child(pull)?)),
+                    false => pull.skip()?,
+                }
+                Ok(())
+            })
+        })?;
+        let fault = Self::from_element(&head);
+        Ok(fault.map(|fault| Self {
+            detail: detail.unwrap_or_default(),
+            ..fault
+        }))
     }
 
     /// Parses the `Fault` element of a body.
@@ -135,7 +178,10 @@ impl Fault {
             .unwrap_or_default();
         let detail = element.child(&name("Detail"));
         let detail = detail
-            .map(|detail| detail.elements().cloned().collect())
+            .map(|detail| {
+                let elements = detail.elements().take(BLOCKS_MAX);
+                elements.cloned().map(Body::from).collect()
+            })
             .unwrap_or_default();
         Some(Self {
             code: code_value,
@@ -145,9 +191,60 @@ impl Fault {
         })
     }
 
-    /// Converts to the element of a body.
+    /// The child of a body: text if types have written the detail, otherwise a tree.
+    #[must_use]
+    pub fn to_body(&self) -> Body {
+        let texts: Option<Vec<&str>> = self.detail.iter().map(Body::text).collect();
+        let texts = texts.filter(|texts| !texts.is_empty());
+        match texts.and_then(|texts| self.written(&texts).ok()) {
+            Some(text) => Body::written(Name::new(NAMESPACE, "Fault"), text),
+            None => self.to_element().into(),
+        }
+    }
+
+    /// Its text with these elements as detail.
+    fn written(&self, detail: &[&str]) -> Result<String, chappe_xml::Error> {
+        let mut writer = Writer::lenient();
+        let start = |local| Event::StartElement(Name::new(NAMESPACE, local));
+        writer.event(start("Fault"))?;
+        writer.event(Event::Namespace {
+            prefix: "soap".into(),
+            namespace: NAMESPACE.into(),
+        })?;
+        let [code, reason] = self.head(self.reason.clone());
+        code.write(&mut writer)?;
+        reason.write(&mut writer)?;
+        writer.event(start("Detail"))?;
+        for text in detail {
+            writer.raw(text)?;
+        }
+        writer.event(Event::EndElement)?;
+        writer.event(Event::EndElement)?;
+        writer.finish()
+    }
+
+    /// The element of a body. The reason says so if the text of the detail exceeds a limit, and is left out.
     #[must_use]
     pub fn to_element(&self) -> Element {
+        let detail = self.detail.iter().cloned().map(Body::into_element);
+        let detail = detail.collect::<Result<Vec<Element>, _>>();
+        let (detail, reason) = match detail {
+            Ok(detail) => (detail, self.reason.clone()),
+            Err(error) => {
+                let reason = format!("{} (without its detail: {error})", self.reason);
+                (Vec::new(), reason.into())
+            }
+        };
+        let fault = Element::new(Name::new(NAMESPACE, "Fault")).with_children(self.head(reason));
+        if detail.is_empty() {
+            return fault;
+        }
+        let element = Element::new(Name::new(NAMESPACE, "Detail"));
+        fault.with_child(element.with_children(detail))
+    }
+
+    /// Code and reason.
+    fn head(&self, reason: Str) -> [Element; 2] {
         let element = |local| Element::new(Name::new(NAMESPACE, local));
         let value = format!("soap:{}", self.code.local());
         let value = element("Value")
@@ -160,15 +257,7 @@ impl Fault {
             code = code.with_child(element("Subcode").with_child(value.with_text(text)));
         }
         let lang = Name::new("http://www.w3.org/XML/1998/namespace", "lang");
-        let text = element("Text")
-            .with_attribute(lang, "en")
-            .with_text(self.reason.clone());
-        let fault = element("Fault")
-            .with_child(code)
-            .with_child(element("Reason").with_child(text));
-        if self.detail.is_empty() {
-            return fault;
-        }
-        fault.with_child(element("Detail").with_children(self.detail.iter().cloned()))
+        let text = element("Text").with_attribute(lang, "en").with_text(reason);
+        [code, element("Reason").with_child(text)]
     }
 }

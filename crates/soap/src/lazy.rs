@@ -4,159 +4,14 @@
 //! as by [`Envelope::parse_within`], with the same errors, but stays text. Who knows its type reads that
 //! text ([`Body::read`]); anybody else makes trees of it ([`LazyEnvelope::into_envelope`]).
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use chappe_xml::text::{Part, Pull};
-use chappe_xml::{Element, Limits, Name, Namespace, Str};
+use chappe_xml::{Element, Limits, Name};
 
+use crate::body::{Body, Fragment, InScope, declarations, each_child};
 use crate::envelope::{BLOCKS_MAX, NAMESPACE};
-use crate::message::{self, Message, ReadError, Reader};
 use crate::scope::inherited;
 use crate::{Addressing, Envelope, Error, Fault, v1_1};
-
-/// A child of a message's body: a tree, or text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Body {
-    /// A tree, with the namespace declarations in scope.
-    Tree(Element),
-    /// The text of an element.
-    Text(Fragment),
-}
-
-/// The text of one element of a document that was read before, or of a message that was written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fragment {
-    name: Name,
-    /// UTF-8.
-    text: Bytes,
-    /// The declarations in scope, its own among them; empty if its own are all that it uses.
-    in_scope: InScope,
-}
-
-/// Declarations in scope: prefixes, and namespaces that share their texts with the document's reader.
-type InScope = Vec<(Arc<str>, Namespace)>;
-
-/// The same as they are in a tree.
-fn declarations(in_scope: &InScope) -> Vec<(Str, Namespace)> {
-    let in_scope = in_scope.iter();
-    let own =
-        in_scope.map(|(prefix, namespace)| (Str::Owned(prefix.to_string()), namespace.clone()));
-    own.collect()
-}
-
-impl Fragment {
-    fn text(&self) -> &str {
-        // It was text when the document was read.
-        std::str::from_utf8(&self.text).unwrap_or_default()
-    }
-
-    /// Its parts. The limits were checked with the document; its own declarations count twice now, in
-    /// scope and in its tag.
-    fn pull(&self) -> Pull<'_> {
-        let default = Limits::default();
-        let limits = Limits {
-            bytes: self.text.len(),
-            namespaces: default.namespaces.saturating_mul(2),
-            ..default
-        };
-        let in_scope = self.in_scope.iter();
-        let in_scope = in_scope.map(|(prefix, namespace)| (prefix, namespace));
-        Pull::inside(self.text(), in_scope, limits)
-    }
-
-    fn to_element(&self) -> Result<Element, chappe_xml::Error> {
-        let mut pull = self.pull();
-        pull.next_part()?;
-        let mut element = pull.element()?;
-        if !self.in_scope.is_empty() {
-            element.namespaces = declarations(&self.in_scope);
-        }
-        Ok(element)
-    }
-}
-
-impl From<Element> for Body {
-    fn from(element: Element) -> Self {
-        Self::Tree(element)
-    }
-}
-
-impl Body {
-    /// Writes a message: an element of this name, which must be valid in XML.
-    #[must_use]
-    pub fn of<T: Message>(namespace: &Namespace, name: &str, message: &T) -> Self {
-        Self::Text(Fragment {
-            name: Name::inside(namespace, name),
-            text: message::to_text(namespace, name, message).into(),
-            in_scope: Vec::new(),
-        })
-    }
-
-    /// The name of the element.
-    #[must_use]
-    pub fn name(&self) -> &Name {
-        match self {
-            Self::Tree(element) => &element.name,
-            Self::Text(fragment) => &fragment.name,
-        }
-    }
-
-    /// The text of a message that was written by its type.
-    #[must_use]
-    pub fn text(&self) -> Option<&str> {
-        match self {
-            Self::Text(fragment) if fragment.in_scope.is_empty() => Some(fragment.text()),
-            Self::Tree(_) | Self::Text(_) => None,
-        }
-    }
-
-    /// Reads a message.
-    ///
-    /// # Errors
-    /// [`ReadError`] if it is not one of this type and name.
-    pub fn read<T: Message>(&self, namespace: &Namespace, name: &str) -> Result<T, ReadError> {
-        self.reading(namespace, |mut reader| reader.root(name))
-    }
-
-    /// Reads a message, and ignores elements that its type does not have.
-    ///
-    /// # Errors
-    /// [`ReadError`] if it is not one of this type and name.
-    pub fn read_known<T: Message>(
-        &self,
-        namespace: &Namespace,
-        name: &str,
-    ) -> Result<T, ReadError> {
-        self.reading(namespace, |reader| reader.ignoring_unknown().root(name))
-    }
-
-    fn reading<T>(
-        &self,
-        namespace: &Namespace,
-        read: impl FnOnce(Reader<'_>) -> Result<T, ReadError>,
-    ) -> Result<T, ReadError> {
-        let limits = Limits::default();
-        match self {
-            Self::Tree(element) => {
-                let mut events = element.events();
-                read(Reader::new(&mut events, namespace, limits))
-            }
-            Self::Text(fragment) => read(Reader::of_text(fragment.pull(), namespace, limits)),
-        }
-    }
-
-    /// The tree.
-    ///
-    /// # Errors
-    /// A limit is exceeded.
-    pub fn into_element(self) -> Result<Element, Error> {
-        match self {
-            Self::Tree(element) => Ok(element),
-            Self::Text(fragment) => Ok(fragment.to_element()?),
-        }
-    }
-}
 
 /// An envelope whose body is read by its type, or made by one.
 ///
@@ -246,11 +101,7 @@ impl LazyEnvelope {
     /// The fault in the body, if there is one.
     #[must_use]
     pub fn fault(&self) -> Option<Fault> {
-        let first = self.body.first()?;
-        if !first.name().is(NAMESPACE, "Fault") {
-            return None;
-        }
-        Fault::from_element(&first.clone().into_element().ok()?)
+        self.body.first().and_then(Fault::from_body)
     }
 
     /// The envelope with trees.
@@ -276,7 +127,7 @@ impl LazyEnvelope {
         }
         self.head.written(|writer| {
             self.body.iter().try_for_each(|body| match body {
-                Body::Text(fragment) if fragment.in_scope.is_empty() => writer.raw(fragment.text()),
+                Body::Text(fragment) if fragment.is_complete() => writer.raw(fragment.text()),
                 Body::Text(fragment) => fragment.to_element()?.write(writer),
                 Body::Tree(element) => element.write(writer),
             })
@@ -335,13 +186,7 @@ impl Blocks {
                 }
                 Some("Body") if !has_body => {
                     self.body = Some(children(pull, |pull| {
-                        let (name, in_scope) = (pull.name(), pull.in_scope());
-                        let text = document.slice_ref(pull.outline()?.as_bytes());
-                        Ok(Body::Text(Fragment {
-                            name,
-                            text,
-                            in_scope,
-                        }))
+                        Ok(Body::Text(Fragment::of(document, pull)?))
                     })?);
                 }
                 _ => {
@@ -367,16 +212,13 @@ fn children<T>(
     mut read: impl FnMut(&mut Pull<'_>) -> Result<T, chappe_xml::Error>,
 ) -> Result<Block<T>, chappe_xml::Error> {
     let mut block = Block::default();
-    let depth = pull.depth();
-    while pull.depth() >= depth {
-        if !matches!(pull.next_part()?, Some(Part::Start { .. })) {
-            continue;
-        }
+    each_child(pull, |pull| {
         block.count += 1;
         match block.count > BLOCKS_MAX {
             true => pull.skip()?,
             false => block.read.push(read(pull)?),
         }
-    }
+        Ok(())
+    })?;
     Ok(block)
 }

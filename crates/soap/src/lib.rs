@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod addressing;
+mod body;
 mod envelope;
 mod error;
 mod fault;
@@ -28,9 +29,10 @@ pub mod v1_1;
 pub mod wsdl;
 
 pub use addressing::{Addressing, AddressingVersion, EndpointReference, Relationship};
+pub use body::{Body, Fragment};
 /// `#[derive(Fault)]`, see [`message::Faults`].
 pub use chappe_message_derive::Fault;
 pub use envelope::{Envelope, NAMESPACE};
 pub use error::Error;
 pub use fault::{Fault, FaultCode, not_understood_header, upgrade_header};
-pub use lazy::{Body, Fragment, LazyEnvelope};
+pub use lazy::LazyEnvelope;

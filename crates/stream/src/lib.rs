@@ -48,15 +48,15 @@ pub use plan::{PlannedQuery, QueryPlan};
 pub use query::{Query, QueryError, QueryLimits, QuerySource, RESERVED_COLUMNS, Row, column_name};
 pub use range::{BucketValues, FieldBuckets, RANGE_BUCKETS_MAX, RangeBuckets};
 pub use retention::Retention;
-pub use schema::{Field, FieldType, SchemaError, StreamSchema};
+pub use schema::{Field, FieldType, SCHEMA_VERSIONS_MAX, SchemaError, StreamSchema};
 pub use sensor::{
     SensorCommand, SensorCounters, SensorEvent, SensorInput, SensorLimits, SensorState,
 };
 pub use statements::VirtualSensor;
 pub use store::{
     DeviceIdentity, Hole, Intake, IntakeError, NAMES_MAX, Opening, OpeningIntake, RawFollower,
-    RawRecords, RenameError, SCHEMA_VERSIONS_MAX, Scan, StoreError, StreamFollower, StreamLog,
-    StreamStore, Written, WrittenFollower, origin_cursor,
+    RawRecords, RenameError, Scan, StoreError, StreamFollower, StreamLog, StreamStore, Written,
+    WrittenFollower, origin_cursor,
 };
 pub use timestamp::{CivilTime, Timestamp};
 pub use window::{

@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::ucum::Conversion;
 use crate::{Samples, StreamElement, Value};
 
+/// Maximum number of versions of a stream's schema. 256: one a day would last most of a year, and
+/// the log accepts 256 KiB of metadata.
+pub const SCHEMA_VERSIONS_MAX: usize = 256;
+
 /// The structure of a stream's elements.
 ///
 /// ```

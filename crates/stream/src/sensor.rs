@@ -35,6 +35,7 @@ use std::time::Duration;
 
 use chappe_machine::{Input, Instant, Machine, Output, Timers};
 
+pub(crate) use columns::planned;
 pub(crate) use evaluation::is_too_soon;
 pub use interface::{
     SensorCommand, SensorCounters, SensorEvent, SensorInput, SensorLimits, SensorState,
@@ -44,9 +45,9 @@ use crate::sampling::Sampler;
 use crate::sqlite::InterruptHandle;
 use crate::window::{Part, Parts, WindowShape};
 use crate::{
-    Descriptor, EarlyPolicy, Extent, FieldType, LatePolicy, PlannedQuery, Position, QueryError,
-    QueryPlan, QuerySource, Refusal, Selection, StreamElement, StreamSchema, Timestamp, Value,
-    WindowChange, WindowClock, WindowCounters,
+    Descriptor, EarlyPolicy, Extent, FieldType, LatePolicy, PlannedQuery, Position, QueryPlan,
+    QuerySource, Refusal, Selection, StreamElement, StreamSchema, Timestamp, Value, WindowChange,
+    WindowClock, WindowCounters,
 };
 
 /// The machine.
@@ -109,7 +110,7 @@ struct Loaded {
 
 /// The part of an element that chooses its window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum KeyColumn {
+pub(crate) enum KeyColumn {
     /// Nothing: there is one window.
     None,
     Key,
@@ -448,14 +449,7 @@ impl StatementMachine {
             });
         }
         let output = &self.descriptor.output;
-        let (schema, limits) = (&output.schema, self.limits.query);
-        let prepared = match PlannedQuery::new(&sources, &sql, schema, limits) {
-            Err(QueryError::Missing(_) | QueryError::Undeclared(_)) if output.takes_any_columns => {
-                columns::by_name(&sources, &sql, schema, limits)
-            }
-            prepared => prepared,
-        };
-        prepared.map_err(|error| error.to_string())
+        planned(output, &sources, &sql, self.limits.query).map_err(|error| error.to_string())
     }
 
     fn receive(&mut self, now: Instant, input: SensorInput) {
@@ -720,7 +714,8 @@ impl KeyColumn {
 }
 
 /// The column that chooses a window.
-fn key_column(name: &str, schema: &StreamSchema) -> Result<KeyColumn, String> {
+/// The part of an element that `per` names.
+pub(crate) fn key_column(name: &str, schema: &StreamSchema) -> Result<KeyColumn, String> {
     if name == "key" {
         return Ok(KeyColumn::Key);
     }

@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use chappe_machine::is_invisible;
 use serde::Serialize;
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, PersistError};
 
 /// The reason why a command failed.
 #[derive(Debug)]
@@ -199,38 +199,95 @@ pub fn progress(text: impl fmt::Display) {
 /// Creates a folder for results. Call it before the work, which would be lost otherwise.
 pub fn folder(path: &Path) -> Outcome {
     let made = std::fs::create_dir_all(path);
-    made.map_err(|error| {
-        let message = format!("cannot create {}: {error}", path.display());
-        Failure::new(message).coded("file_unwritable")
-    })
+    made.map_err(|error| refused("create", path, &error))
+}
+
+/// A result that appears under its name once it is complete; dropped before, it leaves nothing behind.
+pub struct NewFile {
+    whole: NamedTempFile,
+    /// The path that the user gave.
+    path: PathBuf,
+    /// Where the file gets its name: the file that a link names is replaced, not the link.
+    target: PathBuf,
+}
+
+impl NewFile {
+    /// Begins a file next to `path`. One that will replace another has its owner and mode from now on, since its text may
+    /// hold a token; any other has the permissions of a new file.
+    pub fn begin(path: &Path) -> Result<Self, Failure> {
+        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let begin = || {
+            let folder = target.parent().filter(|it| !it.as_os_str().is_empty());
+            let mut builder = tempfile::Builder::new();
+            builder.permissions(Permissions::from_mode(0o666)); // Less the process's umask.
+            let whole = builder.tempfile_in(folder.unwrap_or(Path::new(".")))?;
+            if let Ok(former) = std::fs::metadata(&target) {
+                if !former.is_file() {
+                    return Err(io::Error::other("it exists, and is no regular file"));
+                }
+                let (file, made) = (whole.as_file(), whole.as_file().metadata()?);
+                if (made.uid(), made.gid()) != (former.uid(), former.gid()) {
+                    fchown(file, Some(former.uid()), Some(former.gid()))?;
+                }
+                file.set_permissions(former.permissions())?;
+            }
+            Ok(whole)
+        };
+        let whole = begin().map_err(|error| unwritable(path, &error))?;
+        Ok(Self {
+            whole,
+            path: path.to_owned(),
+            target,
+        })
+    }
+
+    /// Where its content is written.
+    pub fn file(&mut self) -> &mut File {
+        self.whole.as_file_mut()
+    }
+
+    /// Syncs it and gives it its name, in place of a former file. Returns its length in bytes.
+    pub fn replace(self) -> Result<u64, Failure> {
+        let persist = |whole: NamedTempFile, target: &Path| whole.persist(target);
+        self.finish(persist)
+    }
+
+    /// The same, unless there is a file of this name.
+    ///
+    /// # Errors
+    /// There is one (`file_exists`), or it cannot be written.
+    pub fn create(self) -> Result<u64, Failure> {
+        let persist = |whole: NamedTempFile, target: &Path| whole.persist_noclobber(target);
+        self.finish(persist)
+    }
+
+    fn finish(
+        self,
+        persist: impl FnOnce(NamedTempFile, &Path) -> Result<File, PersistError>,
+    ) -> Result<u64, Failure> {
+        let finish = || {
+            self.whole.as_file().sync_all()?;
+            let bytes = persist(self.whole, &self.target)?.metadata()?.len();
+            let folder = self.target.parent().filter(|it| !it.as_os_str().is_empty());
+            File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+            Ok(bytes)
+        };
+        finish().map_err(|error: io::Error| match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                Failure::new(format!("{} already exists", self.path.display())).coded("file_exists")
+            }
+            _ => unwritable(&self.path, &error),
+        })
+    }
 }
 
 /// Writes a result to a file, which has either its former content or all of this one at any time. A device or a pipe is
 /// written to as it is.
 pub fn file(path: &Path, text: &str) -> Outcome {
-    let former = match std::fs::metadata(path) {
-        Ok(former) if !former.is_file() => {
-            return std::fs::write(path, text).map_err(|error| unwritable(path, &error));
-        }
-        former => former.ok(),
-    };
-    // The file that a link names is replaced, not the link.
-    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let replace = || {
-        let mut whole = beside(&target)?;
-        if let Some(former) = &former {
-            let (file, made) = (whole.as_file(), whole.as_file().metadata()?);
-            if (made.uid(), made.gid()) != (former.uid(), former.gid()) {
-                fchown(file, Some(former.uid()), Some(former.gid()))?;
-            }
-            // Before the text, which may hold a token.
-            file.set_permissions(former.permissions())?;
-        }
-        fill(&mut whole, text)?;
-        whole.persist(&target)?;
-        Ok(())
-    };
-    replace().map_err(|error| unwritable(path, &error))
+    if std::fs::metadata(path).is_ok_and(|former| !former.is_file()) {
+        return std::fs::write(path, text).map_err(|error| unwritable(path, &error));
+    }
+    filled(path, text)?.replace().map(drop)
 }
 
 /// Writes a file that does not exist yet; an existing one stays as it is.
@@ -238,40 +295,32 @@ pub fn file(path: &Path, text: &str) -> Outcome {
 /// # Errors
 /// It exists (`file_exists`), or cannot be written.
 pub fn new_file(path: &Path, text: &str) -> Outcome {
-    let make = || {
-        let mut whole = beside(path)?;
-        fill(&mut whole, text)?;
-        whole.persist_noclobber(path)?;
-        Ok(())
-    };
-    make().map_err(|error: io::Error| match error.kind() {
-        io::ErrorKind::AlreadyExists => {
-            Failure::new(format!("{} already exists", path.display())).coded("file_exists")
-        }
-        _ => unwritable(path, &error),
-    })
+    filled(path, text)?.create().map(drop)
 }
 
-/// A temporary file in the folder of `path`, with the permissions of any new file.
-fn beside(path: &Path) -> io::Result<NamedTempFile> {
-    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
-    let mut builder = tempfile::Builder::new();
-    builder.permissions(Permissions::from_mode(0o666)); // Less the process's umask.
-    builder.tempfile_in(folder.unwrap_or(Path::new(".")))
-}
-
-fn fill(file: &mut NamedTempFile, text: &str) -> io::Result<()> {
-    file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()
+fn filled(path: &Path, text: &str) -> Result<NewFile, Failure> {
+    let mut new = NewFile::begin(path)?;
+    let written = new.file().write_all(text.as_bytes());
+    written.map_err(|error| unwritable(path, &error))?;
+    Ok(new)
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    refused("write", path, error)
+}
+
+/// The failure to create or write something at a path.
+pub fn refused(verb: &str, path: &Path, error: &io::Error) -> Failure {
     let code = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "disk_full",
         io::ErrorKind::ReadOnlyFilesystem => "read_only",
         _ => "file_unwritable",
     };
-    Failure::new(format!("cannot write {}: {error}", path.display())).coded(code)
+    // That of a temporary file goes on with the file's path, which says nothing to a user.
+    let reason = error.to_string();
+    let reason = reason.split(" at path \"").next().unwrap_or_default();
+    let message = format!("cannot {verb} {}: {reason}", path.display());
+    Failure::new(message).coded(code)
 }
 
 /// Whether standard output may be coloured.
@@ -450,9 +499,14 @@ mod tests {
             assert_eq!(std::fs::metadata(&path).unwrap().uid(), 65_534);
         }
         file(Path::new("/dev/null"), "four").unwrap();
+        assert!(NewFile::begin(Path::new("/dev/null")).is_err());
+        let mut half = NewFile::begin(&folder.path().join("b")).unwrap();
+        half.file().write_all(b"half").unwrap();
+        drop(half);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
         let gone = file(&folder.path().join("none/b"), "").unwrap_err();
         assert_eq!(gone.error_code, "file_unwritable");
+        assert!(gone.message.contains("none/b: "), "{}", gone.message);
     }
 
     #[test]

@@ -40,7 +40,9 @@ pub(crate) fn detail(error: &(dyn Error + 'static)) -> String {
         Some(chappe_transport::http::Error::Fault { fault, .. }) => fault,
         _ => return String::new(),
     };
-    fault.detail.iter().map(Element::to_text).collect()
+    let details = fault.detail.iter().cloned();
+    let trees = details.filter_map(|detail| detail.into_element().ok());
+    trees.map(|tree| tree.to_text()).collect()
 }
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! Key files (PKCS#8 PEM, readable by their owner only) and other files with secrets.
+//! Key files (PKCS#8 PEM, readable by their owner only), other files with secrets, and files of limited length.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -110,6 +110,18 @@ pub(crate) fn read_text(path: &Path) -> Result<Option<String>, Error> {
         source,
     })?;
     Ok(Some(text))
+}
+
+/// Reads a file of limited length. A longer one is refused rather than cut: of revocation lists, the rest may name a
+/// certificate.
+pub(crate) fn read_within(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut file = File::open(path)?.take(bytes_max.saturating_add(1));
+    if file.read_to_end(&mut bytes)? as u64 > bytes_max {
+        let text = format!("it is longer than the limit of {bytes_max} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+    }
+    Ok(bytes)
 }
 
 /// Opens a file that only its owner can access; `None` if there is none.

@@ -8,8 +8,7 @@
 
 mod replays;
 
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -327,12 +326,6 @@ fn wrong<E: std::fmt::Display>(path: &Path) -> impl FnOnce(E) -> SignatureFileEr
 }
 
 fn read_pem(path: &Path) -> Result<String, SignatureFileError> {
-    let read = || {
-        let mut text = String::new();
-        File::open(path)?
-            .take(PEM_BYTES_MAX)
-            .read_to_string(&mut text)?;
-        Ok::<_, io::Error>(text)
-    };
-    read().map_err(wrong(path))
+    let bytes = key_file::read_within(path, PEM_BYTES_MAX).map_err(wrong(path))?;
+    String::from_utf8(bytes).map_err(wrong(path))
 }

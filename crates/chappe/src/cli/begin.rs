@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use chappe_terminal::duration;
-use clap::{Args, Subcommand};
+use clap::{Arg, Args, Subcommand};
 
 use super::{Network, NodeAddress};
 
@@ -17,12 +17,22 @@ pub(crate) struct Init {
     /// The name of the node. Default: the name of the host.
     #[arg(long)]
     pub name: Option<String>,
-    /// Overwrite a configuration that exists.
+    /// Overwrite an existing configuration.
     #[arg(long)]
     pub force: bool,
     /// Where to search, and for how long.
     #[command(flatten)]
     pub network: Network,
+}
+
+/// An argument of `init`: those of [`Network`] for which a configuration has no key are hidden. They are refused with what
+/// to do instead.
+pub(super) fn of_init(argument: Arg) -> Arg {
+    match argument.get_id().as_str() {
+        "hosts" | "entrances" | "config" => argument.hide(true),
+        "interfaces" | "proxies" | "timeout" => argument.help_heading(None::<&str>),
+        _ => argument,
+    }
 }
 
 /// Flags of `up`.
@@ -41,7 +51,7 @@ pub(crate) struct Up {
 pub(crate) enum Service {
     /// Run a configuration as a service of systemd, now and after each start of the machine.
     #[command(
-        after_help = "Examples:\n  sudo chappe service install /etc/chappe\n  chappe service install plant            a service of this user\n  chappe service install plant --print    the unit alone, changes nothing\n\nAs root it makes a service of the system, which runs as the owner of the configuration; if that is\nroot, as a user of its own with data in /var/lib/chappe. Otherwise it makes a service of this user."
+        after_help = "Examples:\n  sudo chappe service install /etc/chappe\n  chappe service install plant            a service of this user\n  chappe service install plant --print    the unit alone, changes nothing\n\nAs root it makes a service of the system, which runs as the owner of the configuration; if that is\nroot, as a user of its own with data in /var/lib/chappe, and with sensors, wrappers and exporters if\nthe configuration has none. Otherwise it makes a service of this user."
     )]
     Install(ServiceInstall),
     /// Stop the service and remove its unit; configuration and data stay.

@@ -225,8 +225,8 @@ pub(crate) struct DeviceRun {
     pub end_with_input: bool,
     /// Offer a notification tree: sinks that support it forward events.
     ///
-    /// Other sinks get standard notifications. The directory holds the key that signs events and the
-    /// number of starts.
+    /// Other sinks get standard notifications. The directory holds the number of starts and the key that
+    /// signs events.
     #[arg(long, value_name = "DIR")]
     pub tree: Option<PathBuf>,
     /// Pace of the tree's events: flood, adaptive, fixed_window:16, fixed_period:1ms.
@@ -268,7 +268,7 @@ fn dialect(year: &str) -> Result<Dialect, String> {
 
 /// Whom to trust among devices with TLS, and what to show them.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "TLS (only devices with https are used then)")]
+#[command(next_help_heading = "TLS (limits the command to devices with https)")]
 pub(crate) struct DeviceTls {
     /// Trust the device whose certificate has this fingerprint; may be repeated.
     #[arg(long = "device-fingerprint", value_name = "SHA256")]

@@ -289,7 +289,7 @@ pub(crate) struct RegistrySubscribe {
 pub(crate) struct RegistryAnnotate {
     /// The key of the entity that it describes.
     pub subject: String,
-    /// What it states, an IRI.
+    /// The type of its statement, an IRI.
     #[arg(value_name = "TYPE")]
     pub piece_type: String,
     /// The value, a text.

@@ -42,7 +42,7 @@ pub(crate) struct SensorConvert {
     /// The descriptor: `.xml` is GSN's, anything else TOML.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The format to convert to. Default: the other one.
+    /// The format to convert to. Default: the other format.
     #[arg(long)]
     pub to: Option<DescriptorFormat>,
 }

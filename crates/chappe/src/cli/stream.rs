@@ -53,12 +53,12 @@ pub(crate) struct StreamCreate {
     /// Its title, for people.
     #[arg(long)]
     pub title: Option<String>,
-    /// What its elements survive: nothing, the end of the process, a loss of power.
+    /// The failure that its elements survive: none, the end of the process, or a loss of power.
     ///
     /// Default: the node's log.level.
     #[arg(long, value_name = "LEVEL", value_parser = ["memory", "process", "power"])]
     pub level: Option<String>,
-    /// What an element's key identifies, for a stream whose elements have keys.
+    /// The subject that an element's key identifies, for a stream whose elements have keys.
     #[arg(long, value_name = "WHAT")]
     pub key: Option<String>,
     /// The node.
@@ -77,7 +77,7 @@ pub(crate) struct Write {
     /// Read comma-separated values whose first line names the columns.
     #[arg(long, conflicts_with_all = ["values", "ndjson"])]
     pub csv: bool,
-    /// Read one JSON object a line.
+    /// Read one JSON object per line.
     #[arg(long, conflicts_with = "values")]
     pub ndjson: bool,
     /// Read this file instead of standard input.

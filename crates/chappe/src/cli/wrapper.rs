@@ -80,7 +80,7 @@ pub(crate) struct WrapperTry {
 pub(crate) struct WrapperCheck {
     /// The wrapper's file, of kind `program`.
     pub file: PathBuf,
-    /// For a program with `inputs`: the elements to pass, one JSON object a line.
+    /// For a program with `inputs`: the elements to pass, one JSON object per line.
     ///
     /// `chappe watch --stream INPUT --json` prints such lines.
     #[arg(long, value_name = "FILE")]

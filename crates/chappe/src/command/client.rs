@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use chappe_device::client::{ClientTree, Description, Document};
+use chappe_device::client::{ClientTree, Description, Document, Seen};
 use chappe_device::mapping::rules::Rules;
 use chappe_device::mapping::{Offer, Trouble};
 use chappe_identity::Key;
@@ -19,6 +19,9 @@ use crate::output::{self, Failure, Outcome};
 /// How long a device may be silent before it is asked whether it still has the subscriptions. Reason: one that restarted
 /// is noticed within seconds where its Hello does not reach, and one without events gets little traffic.
 const SILENCE: Duration = Duration::from_secs(3);
+/// How soon an announced change of the description is read. Reason: changes of one moment are read at once, and a flood of
+/// announcements causes few requests.
+const ANNOUNCED: Duration = Duration::from_millis(100);
 /// The longest pause between searches for a device that does not answer. Reason: it is found again within a minute.
 const SEARCH_PAUSE_MAX: Duration = Duration::from_secs(60);
 
@@ -28,14 +31,23 @@ pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
         true => Some(tree(flags)?),
         false => None,
     };
-    let session = Session::start_with(&flags.network, tree)?;
+    let session = Session::start_watching(&flags.network, tree)?;
     let mut watched = Watched::new(&session, device).await?;
     let mut left = flags.count.unwrap_or(u64::MAX);
     let tree_note = TreeNote(&session, flags.tree);
     let (mut pause, mut check_at) = (SILENCE, Instant::now() + SILENCE);
+    let mut announced = session.client.listen();
     loop {
-        let next = watched.attachment.next();
-        let Ok(yields) = tokio::time::timeout_at(check_at, next).await else {
+        let next = tokio::select! {
+            next = tokio::time::timeout_at(check_at, watched.attachment.next()) => next,
+            Some(seen) = announced.next() => {
+                if watched.hear(&seen) {
+                    check_at = check_at.min(Instant::now() + ANNOUNCED);
+                }
+                continue;
+            }
+        };
+        let Ok(yields) = next else {
             let has_moved = watched.has_moved().await;
             pause = match has_moved || watched.attachment.is_subscribed() {
                 true => SILENCE,
@@ -100,7 +112,7 @@ struct Watched<'a> {
     device: &'a str,
     description: Box<Description>,
     attachment: Attachment,
-    /// Whether it may have restarted with another description than the known one.
+    /// Whether it may have another description than the known one.
     is_outdated: bool,
 }
 
@@ -116,6 +128,22 @@ impl<'a> Watched<'a> {
             attachment,
             is_outdated: false,
         })
+    }
+
+    /// Notes a newer description that the device announces: by a Hello, as WS-Discovery demands, or in its answer to the
+    /// search of each minute. Returns whether it does.
+    fn hear(&mut self, seen: &Seen) -> bool {
+        let (Seen::Found(announced) | Seen::Changed(announced)) = seen else {
+            return false;
+        };
+        let found = &mut self.description.found;
+        let is_newer = announced.endpoint == found.endpoint
+            && announced.metadata_version > found.metadata_version;
+        if is_newer {
+            found.metadata_version = announced.metadata_version;
+            self.is_outdated = true;
+        }
+        is_newer
     }
 
     /// Asks a silent device whether it still has the subscriptions. If it cannot be reached, searches for it as at the
@@ -140,8 +168,8 @@ impl<'a> Watched<'a> {
         true
     }
 
-    /// Reads the description of a device that subscribed again, before its next event is read. Without an answer it
-    /// stays outdated.
+    /// Reads the description of a device that subscribed again or announced another one, before its next event is read.
+    /// Without an answer it stays outdated.
     async fn describe_again(&mut self) {
         self.is_outdated = true;
         let found = &self.description.found;

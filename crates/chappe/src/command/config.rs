@@ -1,6 +1,7 @@
 //! `chappe config`: checks, shows, describes and migrates configuration.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use chappe_node::config::{self, Flag, Layers, Loaded, Origin};
@@ -9,7 +10,7 @@ use serde_json::json;
 
 use super::text_file;
 use crate::cli::{Config, SchemaOf};
-use crate::output::{self, Failure, Outcome, Table};
+use crate::output::{self, Failure, NewFile, Outcome, Table};
 
 /// Largest configuration in bytes; reason: sixteen thousand links of two hundred bytes.
 const CONFIGURATION_BYTES_MAX: u64 = 4 << 20;
@@ -94,6 +95,7 @@ fn check(file: &Path, json: bool) -> Outcome {
             "wrappers": checked.wrappers,
             "exporters": checked.exporters,
             "log_max_bytes": limit.bytes,
+            "not_checked": checked.not_checked,
             "warnings": warnings,
         }));
     } else {
@@ -103,6 +105,12 @@ fn check(file: &Path, json: bool) -> Outcome {
             "{} is valid, with {sensors} virtual sensors, {wrappers} wrappers and {exporters} exporters",
             file.display()
         ));
+        for one in &checked.not_checked {
+            let (sensor, source, reason) = (&one.sensor, &one.source, &one.reason);
+            output::line(format_args!(
+                "not checked: the columns of {source} in sensor {sensor}: {reason}"
+            ));
+        }
         output::note(limit);
     }
     Ok(())
@@ -144,6 +152,12 @@ fn migrate(file: &Path, dry_run: bool, json: bool) -> Outcome {
         files.push((directory.join(path), text));
     }
     let is_current = migration.changes.is_empty();
+    let writable = |failure: Failure| {
+        failure.hint(format!(
+            "see the changes without writing them: chappe config migrate {} --dry-run",
+            file.display()
+        ))
+    };
     if !is_current && !dry_run {
         let made = files.iter().map(|(path, text)| (path, *text));
         let mut made = made.chain([(&former, &*before)]);
@@ -158,20 +172,12 @@ fn migrate(file: &Path, dry_run: bool, json: bool) -> Outcome {
         }
         for (path, text) in &files {
             if let Some(directory) = path.parent() {
-                output::folder(directory)?;
+                output::folder(directory).map_err(writable)?;
             }
-            output::file(path, text)?;
+            output::file(path, text).map_err(writable)?;
         }
-        // The copy and the file keep the mode: the file may hold a token.
-        let part = PathBuf::from(format!("{}.part", former.display()));
-        fs::copy(file, &part)
-            .and_then(|_| fs::rename(&part, &former))
-            .map_err(|error| {
-                let _ = fs::remove_file(&part);
-                Failure::new(format!("cannot write {}: {error}", former.display()))
-                    .coded("file_unwritable")
-            })?;
-        output::file(file, &migration.text)?;
+        keep(file, &before, &former).map_err(writable)?;
+        output::file(file, &migration.text).map_err(writable)?;
     }
     if json {
         let files: Vec<&PathBuf> = files.iter().map(|(path, _)| path).collect();
@@ -197,6 +203,17 @@ fn migrate(file: &Path, dry_run: bool, json: bool) -> Outcome {
         )),
     }
     Ok(())
+}
+
+/// Keeps the text of a file under another name, with its mode: it may hold a token.
+fn keep(file: &Path, text: &str, former: &Path) -> Outcome {
+    let mut new = NewFile::begin(former)?;
+    let to = new.file();
+    let written = fs::metadata(file)
+        .and_then(|metadata| to.set_permissions(metadata.permissions()))
+        .and_then(|()| to.write_all(text.as_bytes()));
+    written.map_err(|error| output::refused("write", former, &error))?;
+    new.replace().map(drop)
 }
 
 fn schema(of: SchemaOf) -> Outcome {

@@ -35,7 +35,7 @@ pub(crate) fn run(flags: Describe, json: bool) -> Outcome {
 
 /// Prints the Rust types of the messages of services.
 fn rust<'s>(about: &str, services: impl Iterator<Item = &'s HostedService>) -> Result<(), Failure> {
-    let mut modules = Modules::default();
+    let mut modules = Modules::new("chappe_device");
     for service in services {
         let mut port_types = service.wsdl.port_types.iter();
         let name = match port_types.next() {

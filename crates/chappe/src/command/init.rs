@@ -4,16 +4,17 @@
 //! was found. It stays short, since every key has a default (`chappe config sample`).
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, absolute};
 
 use chappe_node::config;
+use chappe_transport::tls::Usage;
 use serde_json::{Value, json};
 
 use super::find::clean;
 use super::network;
 use super::session::{Answer, Session};
 use super::up::FILE;
-use crate::cli::{Init, Network};
+use crate::cli::{DeviceTls, Init, Network};
 use crate::output::{self, Failure, Outcome};
 
 /// The JSON Schema next to the file, by which editors complete it.
@@ -181,7 +182,43 @@ fn text(flags: &Init, devices: &[Device]) -> Result<String, Failure> {
     if !proxies.is_empty() {
         text.push_str(&format!("proxies = [{}]\n", list(proxies)));
     }
+    let tls = tls(&flags.network.tls)?;
+    if !tls.is_empty() {
+        text.push_str(&format!("\n[devices.tls]\n{tls}"));
+    }
     Ok(text)
+}
+
+/// The keys of `[devices.tls]` for the flags of the search: the node trusts whom the search trusted.
+fn tls(flags: &DeviceTls) -> Result<toml::Table, Failure> {
+    let mut keys = toml::Table::new();
+    for (key, file) in [
+        ("authorities", &flags.device_authorities),
+        ("certificate", &flags.certificate),
+        ("key", &flags.key),
+        ("revocation_lists", &flags.revocation_lists),
+    ] {
+        if let Some(file) = file {
+            // A key names a file relative to the configuration, a flag relative to the working directory.
+            let path = absolute(file)?.display().to_string();
+            keys.insert(key.to_owned(), path.into());
+        }
+    }
+    let list = |items: &[Usage]| items.iter().map(ToString::to_string).collect();
+    let trusted = flags.device_fingerprints.iter().map(ToString::to_string);
+    for (key, texts) in [
+        ("fingerprints", trusted.collect::<Vec<_>>()),
+        ("usages", list(&flags.usages)),
+        ("proxy_usages", list(&flags.proxy_usages)),
+    ] {
+        if !texts.is_empty() {
+            keys.insert(key.to_owned(), texts.into());
+        }
+    }
+    if flags.any_name {
+        keys.insert("any_name".to_owned(), true.into());
+    }
+    Ok(keys)
 }
 
 /// Text of a device for a comment: one line without invisible characters, and not longer than a line should be.
@@ -283,6 +320,9 @@ mod tests {
             "eth\"0",
             "--proxy",
             "http://192.0.2.7:8474/",
+            "--device-authorities",
+            "plant/ca.pem",
+            "--any-name",
         ];
         for (flags, devices) in [(flags(&[]), &many[..0]), (flags(&given), &many[..])] {
             let text = text(&flags, devices).unwrap();
@@ -300,6 +340,23 @@ mod tests {
                 read["discovery"]["interfaces"].as_array().unwrap().len(),
                 flags.network.interfaces.len()
             );
+            let tls = read.get("devices").map(|devices| &devices["tls"]);
+            let authorities = tls.and_then(|tls| tls["authorities"].as_str());
+            assert_eq!(
+                authorities.map(|path| Path::new(path).is_absolute()),
+                flags.network.tls.device_authorities.map(|_| true)
+            );
+        }
+    }
+
+    #[test]
+    fn the_help_lists_no_flag_that_is_refused() {
+        let mut all = <Cli as clap::CommandFactory>::command();
+        let init = all.find_subcommand_mut("init").unwrap();
+        let help = init.render_long_help().to_string();
+        assert!(help.contains("--proxy"), "{help}");
+        for refused in ["--host", "--entrance", "--config"] {
+            assert!(!help.contains(refused), "{refused}: {help}");
         }
     }
 

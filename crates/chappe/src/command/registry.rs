@@ -18,7 +18,7 @@ use crate::cli::{
     RegistryRemove, RegistryRenew, RegistryShow, RegistrySubscribe, RegistryUnsubscribe,
     RegistryVerb,
 };
-use crate::output::{self, Failure, Outcome, Table};
+use crate::output::{self, Failure, NewFile, Outcome, Table};
 
 /// Maximum length of a document in bytes; a request to a node has at most as many by default.
 const DOCUMENT_BYTES_MAX: u64 = 8 << 20;
@@ -370,25 +370,9 @@ async fn export(flags: RegistryExport, json: bool) -> Outcome {
         node.download(&path, &mut std::io::stdout().lock()).await?;
         return Ok(());
     };
-    // Beside the file, so that a failure leaves no half of one under its name.
-    let cannot = |error: std::io::Error| {
-        Failure::new(format!("cannot write {}: {error}", file.display())).coded("file_unwritable")
-    };
-    let mut part = file.clone().into_os_string();
-    part.push(".part");
-    let mut to = std::fs::File::create(&part).map_err(cannot)?;
-    let written = async {
-        let bytes = node.download(&path, &mut to).await?;
-        to.sync_all().map_err(cannot)?;
-        std::fs::rename(&part, &file).map_err(cannot)?;
-        Ok::<u64, Failure>(bytes)
-    };
-    let written = written.await;
-    if written.is_err() {
-        // The reason of the failure is told; that this fails too is not more to know.
-        let _ = std::fs::remove_file(&part);
-    }
-    let bytes = written?;
+    let mut new = NewFile::begin(&file)?;
+    node.download(&path, new.file()).await?;
+    let bytes = new.replace()?;
     if json {
         output::json(&json!({ "file": file, "bytes": bytes }));
     } else {

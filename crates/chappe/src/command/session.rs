@@ -45,11 +45,23 @@ pub(crate) struct Answer {
 impl Session {
     /// Listens on the interfaces that the flags name.
     pub(crate) fn start(network: &Network) -> Result<Self, Failure> {
-        Self::start_with(network, None)
+        Self::open(network, None, None)
     }
 
-    /// As [`start`](Self::start), with membership in notification trees if `tree` is given.
-    pub(crate) fn start_with(network: &Network, tree: Option<ClientTree>) -> Result<Self, Failure> {
+    /// As [`start`](Self::start), for a command that runs long: it searches each minute, since Hellos get lost, and takes
+    /// part in notification trees if `tree` is given.
+    pub(crate) fn start_watching(
+        network: &Network,
+        tree: Option<ClientTree>,
+    ) -> Result<Self, Failure> {
+        Self::open(network, tree, ClientOptions::default().probe_period)
+    }
+
+    fn open(
+        network: &Network,
+        tree: Option<ClientTree>,
+        probe_period: Option<Duration>,
+    ) -> Result<Self, Failure> {
         if !network.interfaces.is_empty() {
             super::network::interfaces(&network.interfaces)?;
         }
@@ -63,7 +75,7 @@ impl Session {
             plain,
             selection,
             proxies: network.proxies.clone(),
-            probe_period: None,
+            probe_period,
             liveness_period: None,
             tree,
             ..ClientOptions::default()

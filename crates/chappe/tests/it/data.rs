@@ -348,6 +348,14 @@ fn data_of_a_newer_program_is_refused_before_any_change() {
         // A repair would have made a marker and given the copy new epochs.
         assert!(!marker.exists() && !to.exists(), "{verb}");
     }
+    let sensor = scratch.path().join("s.toml");
+    let text = "name = \"s\"\n[[source]]\nalias = \"a\"\nstream = \"x\"\n[output]\nsql = \"select 1 as y\"\n\
+                field = [{ name = \"y\", type = \"integer\" }]\n";
+    fs::write(&sensor, text).unwrap();
+    let paths = [&sensor, &directory].map(|path| path.to_str().unwrap());
+    let tried = chappe(&["try", paths[0], "--data", paths[1], "--json"]);
+    let stderr = String::from_utf8_lossy(&tried.stderr);
+    assert!(stderr.contains("newer_format"), "{stderr}");
 }
 
 #[test]

@@ -17,5 +17,6 @@ mod perf;
 mod query;
 mod reference;
 mod registry;
+mod watch_device;
 mod wrappers;
 mod write;

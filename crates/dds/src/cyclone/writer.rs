@@ -6,9 +6,11 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::participant::Known;
-use crate::backend::{Acknowledged, Guid, SAMPLE_BYTES_MAX, Unacknowledged, Writer};
+use crate::backend::{
+    Acknowledged, Guid, SAMPLE_BYTES_MAX, UNACKNOWLEDGED_BYTES_MAX, Unacknowledged, Writer,
+};
 use crate::unsafe_cyclone::{End, Refused};
-use crate::{Payload, Qos, Reliability, WriteError};
+use crate::{DdsError, Payload, Qos, Reliability, Sending, WriteError};
 
 /// Acknowledged samples kept for the owner; reason: an owner that does not ask needs only their number, so older
 /// ones are dropped.
@@ -18,6 +20,10 @@ pub(super) struct CycloneWriter {
     known: Arc<Known>,
     reliable: bool,
     window: u64,
+    is_batched: bool,
+    /// What a batched writer has written since it was flushed.
+    unsent_samples: u64,
+    unsent_bytes: usize,
     on_the_way: VecDeque<(u64, usize, Instant)>,
     unacknowledged: Unacknowledged,
     told: VecDeque<Acknowledged>,
@@ -29,6 +35,9 @@ impl CycloneWriter {
             known,
             reliable: qos.reliability == Reliability::Reliable,
             window: qos.window().into(),
+            is_batched: qos.sending == Sending::Batched,
+            unsent_samples: 0,
+            unsent_bytes: 0,
             on_the_way: VecDeque::new(),
             unacknowledged: Unacknowledged::default(),
             told: VecDeque::new(),
@@ -40,6 +49,11 @@ impl CycloneWriter {
             .end
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a sample of this size may be written, by the acknowledgements seen so far.
+    fn has_room(&self, bytes: usize) -> bool {
+        (self.on_the_way.len() as u64) < self.window && self.unacknowledged.has_room(bytes)
     }
 
     /// Removes acknowledged samples from the queue.
@@ -80,9 +94,11 @@ impl Writer for CycloneWriter {
         if bytes > SAMPLE_BYTES_MAX {
             return Err(WriteError::TooLarge { bytes });
         }
-        self.remove_acknowledged();
+        if !self.has_room(bytes) {
+            self.remove_acknowledged();
+        }
         let unacknowledged = self.on_the_way.len() as u64;
-        if unacknowledged >= self.window || !self.unacknowledged.has_room(bytes) {
+        if !self.has_room(bytes) {
             return Err(WriteError::Full(unacknowledged));
         }
         let written = Instant::now();
@@ -95,7 +111,25 @@ impl Writer for CycloneWriter {
             self.on_the_way.push_back((number, bytes, written));
             self.unacknowledged.add(bytes);
         }
+        if self.is_batched {
+            self.unsent_samples += 1;
+            self.unsent_bytes += bytes;
+            // One half is acknowledged while the other is written.
+            if self.unsent_samples * 2 >= self.window
+                || self.unsent_bytes * 2 >= UNACKNOWLEDGED_BYTES_MAX
+            {
+                self.flush()?;
+            }
+        }
         Ok(number)
+    }
+
+    fn flush(&mut self) -> Result<(), DdsError> {
+        if self.unsent_samples == 0 {
+            return Ok(());
+        }
+        (self.unsent_samples, self.unsent_bytes) = (0, 0);
+        self.library().flush()
     }
 
     fn unacknowledged(&mut self) -> u64 {

@@ -189,7 +189,7 @@ impl LiveOutlet {
         participant: &mut dyn Participant,
         end: Arc<OutletEnd>,
     ) -> Result<Self, DdsError> {
-        let writer = participant.writer(&end.config.topic, &end.config.qos)?;
+        let writer = participant.writer(&end.config.topic, &end.config.qos.clone().batched())?;
         let mut generation = 0;
         end.progress.send_modify(|progress| {
             generation = progress.generation + 1;
@@ -228,7 +228,8 @@ impl LiveOutlet {
     /// # Errors
     /// The library failed.
     pub(super) fn renew(&mut self, participant: &mut dyn Participant) -> Result<(), DdsError> {
-        self.writer = participant.writer(&self.end.config.topic, &self.end.config.qos)?;
+        let qos = self.end.config.qos.clone().batched();
+        self.writer = participant.writer(&self.end.config.topic, &qos)?;
         let given_up = self.on_the_way.len() as u64;
         let newest = self.on_the_way.back().map(|(tag, _)| *tag);
         // Counted before it is published, so that its observers find it in the status.
@@ -267,6 +268,7 @@ impl LiveOutlet {
             true => self.write_past_stalled(now, clock)?,
             false => self.write(now, clock)?,
         };
+        self.writer.flush()?;
         self.publish_status(now);
         Ok(match again {
             _ if newly => Turn::Stalled,

@@ -67,9 +67,9 @@ pub struct Publication {
     #[serde(default = "default_seconds")]
     #[schemars(range(min = 1, max = 3_600), extend("x-unit" = "seconds"))]
     pub stalled_after_s: u32,
-    /// The pacer: `adaptive`, the default, follows measured acknowledgements; `fixed_window:16` limits the samples
-    /// in flight; `fixed_period:1ms` sets their interval; `napa:125000000:10` has the link's bytes a second and
-    /// K; `flood` sends while there is room.
+    /// The pacer: `adaptive`, the default, follows measured acknowledgements; `fixed_window:16` limits the
+    /// samples in flight; `fixed_period:1ms` sets their interval; `napa:125000000:10` takes the link's
+    /// capacity in bytes per second and K; `flood` sends while there is room.
     #[serde(default, with = "pacer_text")]
     #[schemars(with = "String", extend("format" = "pacer"))]
     pub pacer: DdsPacer,

@@ -24,8 +24,13 @@ pub(crate) struct Bell {
 impl Bell {
     /// Ends the present or the next wait.
     pub(crate) fn ring(&self) {
-        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.changed.notify_all();
+        let mut rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_rung = std::mem::replace(&mut *rung, true);
+        drop(rung);
+        // A thread that waits is notified once: a system call for each sample would cost as much as the sample.
+        if !was_rung {
+            self.changed.notify_all();
+        }
     }
 
     /// Waits until it is rung, also since the last wait, or the timeout passes. Returns whether it was rung.

@@ -1,6 +1,6 @@
 //! Writers and readers.
 
-use std::ffi::{CString, c_char};
+use std::ffi::{CString, c_char, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use super::bell::{acknowledged, ring};
 use super::presence::{Presence, guid_of};
 use super::raw::{
     RawEnd, RawQos, RawSample, chappe_acknowledged, chappe_end_entity, chappe_end_free,
-    chappe_end_new, chappe_matched, chappe_matched_guid, chappe_operations, chappe_sample_free,
-    chappe_take, chappe_write,
+    chappe_end_new, chappe_flush, chappe_matched, chappe_matched_guid, chappe_operations,
+    chappe_sample_free, chappe_take, chappe_write,
 };
 use super::{error, refused, text};
-use crate::{DdsError, Durability, Guid, Payload, Qos, Reliability, Topic};
+use crate::{DdsError, Durability, Guid, Payload, Qos, Reliability, Sending, Topic};
 
 /// Samples taken in one call.
 const TAKEN: usize = 64;
@@ -45,6 +45,30 @@ pub(crate) struct Taken {
     pub(crate) number: i64,
     pub(crate) source_time_ns: i64,
     pub(crate) payload: Payload,
+}
+
+/// The bytes of a taken sample, in memory of the library.
+struct Lent {
+    data: *mut c_void,
+    bytes: *const u8,
+    size: usize,
+}
+
+// SAFETY: 8 of the head.
+unsafe impl Send for Lent {}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: 8 of the head: the bytes exist, and do not change, until the sample is returned.
+        unsafe { std::slice::from_raw_parts(self.bytes, self.size) }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // SAFETY: 8 of the head: this sample is returned once.
+        unsafe { chappe_sample_free(self.data) };
+    }
 }
 
 /// The reason why a sample was not written.
@@ -82,6 +106,7 @@ impl End {
             any_encoding: i32::from(qos.any_encoding),
             is_version_2: i32::from(qos.is_version_2),
             is_keyless: i32::from(qos.is_keyless),
+            is_batched: i32::from(qos.sending == Sending::Batched),
         };
         let bell = Arc::as_ptr(&presence.bell).cast_mut().cast();
         let mut made = std::ptr::null_mut();
@@ -129,8 +154,18 @@ impl End {
         })
     }
 
+    /// Sends collected samples.
+    pub(crate) fn flush(&self) -> Result<(), DdsError> {
+        // SAFETY: 2 of the head.
+        let result = unsafe { chappe_flush(self.raw.as_ptr()) };
+        match result {
+            0.. => Ok(()),
+            code => Err(error("sending", code.into())),
+        }
+    }
+
     /// The last number that all matched reliable readers have acknowledged.
-    pub(crate) fn acknowledged(&self) -> Result<u64, DdsError> {
+    pub(crate) fn acknowledged(&mut self) -> Result<u64, DdsError> {
         // SAFETY: 2 of the head.
         let through = unsafe { chappe_acknowledged(self.raw.as_ptr()) };
         u64::try_from(through).map_err(|_| error("reading acknowledgements", through))
@@ -159,12 +194,13 @@ impl End {
         // SAFETY: 2 of the head; it writes at most as many as there is room for.
         let count = unsafe { chappe_take(self.raw.as_ptr(), raw.as_mut_ptr(), 64) };
         let count = usize::try_from(count).map_err(|_| error("reading", count.into()))?;
-        for sample in &mut raw[..count] {
-            // SAFETY: 4 of the head: the bytes exist until the sample is returned, below.
-            let bytes = unsafe { std::slice::from_raw_parts(sample.bytes, sample.size) };
-            let bytes = Bytes::copy_from_slice(bytes);
-            // SAFETY: 4 of the head: this sample is returned once.
-            unsafe { chappe_sample_free(sample) };
+        for sample in &raw[..count] {
+            // The library does not use it any more, so that it need not be copied.
+            let bytes = Bytes::from_owner(Lent {
+                data: sample.data,
+                bytes: sample.bytes,
+                size: sample.size,
+            });
             each(Taken {
                 writer: sample.writer,
                 number: sample.number,

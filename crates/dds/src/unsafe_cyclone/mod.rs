@@ -11,14 +11,17 @@
 //!    [`Presence`] keeps alive by its `Arc`. [`Presence`] deletes the participant before it drops the bell. That deletes
 //!    its readers, which waits for running listeners and starts none afterwards. A writer's hook loses the bell before
 //!    its [`End`], which holds the [`Presence`], is gone.
-//! 4. Bytes are borrowed for the time of a call and copied there, in both directions; taken samples are returned,
-//!    once each, in the call that took them.
+//! 4. Written bytes are borrowed for the time of a call, and copied there. Written structs and arrays are filled in the
+//!    call, up to the room that it is given.
 //! 5. Text is passed as C strings that outlive the call, and returned in arrays that `shim.c` terminates with a
 //!    zero.
 //! 6. The library calls [`log`] with a struct and texts that live during the call, of which the file's name is a
 //!    constant of the library; and `shim.c` calls [`chappe_aborted`] with a number.
 //! 7. The library may be called from any thread, and from several. [`End`] is `Send`, since nothing in it is bound to
 //!    a thread, and not `Sync`.
+//! 8. A taken sample has a count of references, of which one belongs to [`end`] alone until it is returned. It is
+//!    memory of `shim.c` that points to nothing in its reader or domain, and is returned from any thread, also after their
+//!    end. Only the thread that makes a sample writes its bytes.
 #![allow(
     unsafe_code,
     reason = "a C library; the module comment lists the requirements of each call"

@@ -14,6 +14,7 @@ pub(super) struct RawQos {
     pub(super) any_encoding: i32,
     pub(super) is_version_2: i32,
     pub(super) is_keyless: i32,
+    pub(super) is_batched: i32,
 }
 
 /// Opaque: `struct chappe_end`.
@@ -104,13 +105,14 @@ unsafe extern "C" {
         bytes: *const u8,
         size: usize,
     ) -> i64;
+    pub(super) fn chappe_flush(end: *const RawEnd) -> i32;
     pub(super) fn chappe_type(participant: i32, hash: *const u8, into: *mut u8, room: usize)
     -> i64;
     pub(super) fn chappe_found_reader(participant: i32, ring: Ring, bell: *mut c_void) -> i32;
-    pub(super) fn chappe_acknowledged(end: *const RawEnd) -> i64;
+    pub(super) fn chappe_acknowledged(end: *mut RawEnd) -> i64;
     pub(super) fn chappe_operations(end: *const RawEnd, into: *mut u64, most: u32) -> u32;
     pub(super) fn chappe_take(end: *const RawEnd, into: *mut RawSample, most: u32) -> i32;
-    pub(super) fn chappe_sample_free(sample: *mut RawSample);
+    pub(super) fn chappe_sample_free(data: *mut c_void);
     pub(super) fn chappe_matched(end: *const RawEnd, handles: *mut u64, most: u32) -> i32;
     pub(super) fn chappe_matched_guid(end: *const RawEnd, handle: u64, guid: *mut u8) -> i32;
     pub(super) fn chappe_found(reader: i32, ends: i32, found: *mut RawFound) -> i32;

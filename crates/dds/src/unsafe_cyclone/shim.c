@@ -10,6 +10,7 @@
  * - The library calls `chappe_library_abort` instead of `abort`.
  */
 #include <arpa/inet.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,12 +31,15 @@
 
 /* Headers of the library's own sources. */
 #include "dds__entity.h"
+#include "dds__writer.h"
 #include "ddsi__endpoint.h"
+#include "ddsi__hbcontrol.h"
 #include "ddsi__misc.h"
 #include "ddsi__protocol.h"
 #include "ddsi__proxy_endpoint.h"
 #include "ddsi__proxy_participant.h"
 #include "ddsi__thread.h"
+#include "ddsi__xmsg.h"
 
 /* The encapsulation before the CDR of a sample. */
 #define HEAD 4u
@@ -70,9 +74,13 @@ static const struct ddsi_serdata_ops sample_ops;
 
 static struct sample *sample_new(const struct ddsi_sertype *type, enum ddsi_serdata_kind kind, uint32_t size)
 {
-    struct sample *sample = calloc(1, sizeof *sample + ((size + 3u) & ~3u));
+    /* The caller writes the bytes. */
+    uint32_t padded = (size + 3u) & ~3u;
+    struct sample *sample = malloc(sizeof *sample + padded);
     if (sample == NULL)
         return NULL;
+    memset(sample, 0, sizeof *sample + HEAD);
+    memset(sample->cdr + size, 0, padded - size);
     ddsi_serdata_init(&sample->c, type, kind);
     sample->c.hash = type->serdata_basehash;
     sample->size = size;
@@ -125,6 +133,7 @@ static struct ddsi_serdata *from_fragments(const struct ddsi_sertype *type, enum
         memcpy(sample->cdr + end, payload + (end - fragment->min), to - end);
         end = to;
     }
+    memset(sample->cdr + end, 0, size - end);
     return plain_or_gone(sample);
 }
 
@@ -143,6 +152,7 @@ static struct ddsi_serdata *from_vectors(const struct ddsi_sertype *type, enum d
         memcpy(sample->cdr + end, vectors[i].iov_base, some);
         end += some;
     }
+    memset(sample->cdr + end, 0, size - end);
     return plain_or_gone(sample);
 }
 
@@ -311,6 +321,7 @@ struct chappe_qos {
     int32_t any_encoding;
     int32_t is_version_2; /* of a writer */
     int32_t is_keyless;
+    int32_t is_batched; /* of a writer: samples are collected until `chappe_flush` or until a datagram is full */
 };
 
 struct chappe_end {
@@ -318,8 +329,12 @@ struct chappe_end {
     dds_entity_t topic;
     const struct ddsi_sertype *type; /* lives as long as the topic */
     ddsi_guid_t guid;                /* in native byte order */
-    int64_t written;
     bool writes;
+    /* Of a writer: */
+    struct hook *hook;
+    int64_t written;
+    int64_t acknowledged; /* the last number read */
+    bool awaits;          /* whether a reader lacked samples then */
 };
 
 struct chappe_sample {
@@ -350,15 +365,23 @@ struct chappe_found {
 
 /* -- acknowledgements as events -------------------------------------------------------------------- */
 
-/* The operations of a writer's history cache, of which one is ours. Lives as long as the cache. */
+/* The operations of a writer's history cache, of which one is ours. */
 struct hook {
     struct ddsi_whc_ops ops; /* the first member: the cache points to it */
     const struct ddsi_whc_ops *original;
+    atomic_int owners; /* the cache, and our end */
     ddsi_seqno_t acknowledged;
+    atomic_bool was_called; /* since the number was last read */
     dds_entity_t writer;
     void (*ring)(dds_entity_t, void *);
     void *bell; /* NULL after the end of the writer; read and written with the writer's lock */
 };
+
+static void hook_free(struct hook *hook)
+{
+    if (hook != NULL && atomic_fetch_sub(&hook->owners, 1) == 1)
+        free(hook);
+}
 
 /* The library calls this with the writer's lock, after it has recorded an acknowledgement or the end of a reader. */
 static uint32_t acknowledged_hook(struct ddsi_whc *cache, ddsi_seqno_t through, struct ddsi_whc_state *state,
@@ -366,6 +389,7 @@ static uint32_t acknowledged_hook(struct ddsi_whc *cache, ddsi_seqno_t through, 
 {
     struct hook *hook = (struct hook *)cache->ops;
     uint32_t count = hook->original->remove_acked_messages(cache, through, state, removed);
+    atomic_store(&hook->was_called, true);
     if (through > hook->acknowledged) {
         hook->acknowledged = through;
         if (hook->bell != NULL)
@@ -378,7 +402,7 @@ static void free_hook(struct ddsi_whc *cache)
 {
     struct hook *hook = (struct hook *)cache->ops;
     cache->ops = hook->original;
-    free(hook);
+    hook_free(hook);
     cache->ops->free(cache);
 }
 
@@ -400,7 +424,7 @@ static void writer_unlock(struct ddsi_writer *writer)
     ddsi_thread_state_asleep(ddsi_lookup_thread_state());
 }
 
-static int32_t hook_in(const struct chappe_end *end, void (*ring)(dds_entity_t, void *), void *bell)
+static int32_t hook_in(struct chappe_end *end, void (*ring)(dds_entity_t, void *), void *bell)
 {
     struct hook *hook = calloc(1, sizeof *hook);
     if (hook == NULL)
@@ -414,7 +438,9 @@ static int32_t hook_in(const struct chappe_end *end, void (*ring)(dds_entity_t, 
         hook->writer = end->entity;
         hook->ring = ring;
         hook->bell = bell;
+        atomic_init(&hook->owners, 2);
         writer->whc->ops = &hook->ops;
+        end->hook = hook;
     }
     writer_unlock(writer);
     if (writer != NULL)
@@ -504,6 +530,7 @@ static dds_qos_t *policies(const struct chappe_qos *of, bool writes)
     dds_qset_reliability(qos, of->reliable ? DDS_RELIABILITY_RELIABLE : DDS_RELIABILITY_BEST_EFFORT, 0);
     dds_qset_durability(qos, of->transient_local ? DDS_DURABILITY_TRANSIENT_LOCAL : DDS_DURABILITY_VOLATILE);
     dds_qset_history(qos, history, depth > 0 ? depth : 1);
+    dds_qset_writer_batching(qos, writes && of->is_batched);
     if (of->deadline_ns > 0)
         dds_qset_deadline(qos, of->deadline_ns);
     if (writes) /* late readers get all samples that are kept */
@@ -593,6 +620,7 @@ void chappe_end_free(struct chappe_end *end)
         hook_off(end);
     dds_delete(end->entity);
     dds_delete(end->topic);
+    hook_free(end->hook);
     free(end);
 }
 
@@ -628,14 +656,54 @@ int64_t chappe_write(struct chappe_end *end, int32_t encoding, const uint8_t *by
     return ++end->written;
 }
 
-/* Returns the last number acknowledged by all matched reliable readers. */
-int64_t chappe_acknowledged(const struct chappe_end *end)
+/* A heartbeat that requests an acknowledgement of what was written since the last one, at most one in each of the library's
+ * intervals, or NULL. The library itself requests one only after such an interval without a write. */
+static struct ddsi_xmsg *heartbeat(struct ddsi_writer *writer)
 {
+    const struct ddsi_hbcontrol *sent = &writer->hbcontrol;
+    ddsrt_mtime_t now = ddsrt_time_monotonic();
+    if (writer->num_reliable_readers == 0 || sent->t_of_last_ackhb.v >= sent->t_of_last_write.v
+        || now.v < sent->t_of_last_ackhb.v + writer->e.gv->config.const_hb_intv_sched)
+        return NULL;
+    struct ddsi_whc_state state;
+    ddsi_whc_get_state(writer->whc, &state);
+    return ddsi_writer_hbcontrol_create_heartbeat(writer, &state, now, DDSI_HBC_ACK_REQ_YES, 1);
+}
+
+/* Sends collected samples, and requests an acknowledgement. */
+int32_t chappe_flush(const struct chappe_end *end)
+{
+    struct dds_writer *collects;
+    int32_t result = dds_writer_lock(end->entity, &collects);
+    if (result < 0)
+        return result;
+    struct ddsi_writer *writer = writer_lock(end);
+    struct ddsi_xmsg *request = writer != NULL && writer->reliable ? heartbeat(writer) : NULL;
+    if (writer != NULL)
+        ddsrt_mutex_unlock(&writer->e.lock);
+    if (request != NULL)
+        ddsi_xpack_addmsg(collects->m_xp, request, 0);
+    if (writer != NULL)
+        ddsi_xpack_send(collects->m_xp, true);
+    writer_unlock(NULL);
+    dds_writer_unlock(collects);
+    return writer != NULL ? 0 : DDS_RETCODE_ALREADY_DELETED;
+}
+
+/* Returns the last number acknowledged by all matched reliable readers. While one of them lacks samples, it changes only
+ * when the library calls the hook. */
+int64_t chappe_acknowledged(struct chappe_end *end)
+{
+    if (end->awaits && !atomic_load(&end->hook->was_called))
+        return end->acknowledged;
+    atomic_store(&end->hook->was_called, false);
     int64_t through = DDS_RETCODE_ALREADY_DELETED;
     struct ddsi_writer *writer = writer_lock(end);
     if (writer != NULL)
         through = (int64_t)ddsi_writer_max_drop_seq(writer);
     writer_unlock(writer);
+    end->acknowledged = through;
+    end->awaits = through >= 0 && through < end->written;
     return through;
 }
 
@@ -690,9 +758,10 @@ int32_t chappe_take(const struct chappe_end *end, struct chappe_sample *into, ui
     return count < 0 ? count : kept;
 }
 
-void chappe_sample_free(struct chappe_sample *sample)
+/* `data` of a taken sample. */
+void chappe_sample_free(void *data)
 {
-    ddsi_serdata_unref(sample->data);
+    ddsi_serdata_unref(data);
 }
 
 /* Writes up to `most` handles of matching ends, and returns the number of all. */

@@ -4,8 +4,7 @@
 use std::{env, error::Error, fs};
 
 use chappe_device::client::{CallError, Document, HostedService};
-use chappe_device::{ClientOptions, DeviceClient, Selection};
-use chappe_transport::Drops;
+use chappe_device::{ClientOptions, DeviceClient, Drops, Selection};
 
 #[rustfmt::skip]
 #[expect(unreachable_pub, reason = "the source is for libraries, too")]

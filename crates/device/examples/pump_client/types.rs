@@ -2,7 +2,7 @@
 
 /// The messages of the service `Pump`.
 pub mod pump {
-    use chappe_soap::message::{Fault, Message};
+    use chappe_device::message::{Fault, Message};
 
     /// The faults of `Fill`.
     #[derive(Fault, Debug, Clone, PartialEq)]

@@ -22,6 +22,9 @@ use crate::Error;
 
 /// The largest number of transport addresses of one device that are tried.
 const XADDRS_MAX: usize = 16;
+/// The largest number of host names among them. Reason: a device has one or two, and each may take as long as
+/// its resolution.
+const NAMES_MAX: usize = 4;
 /// The largest number of services of one device that are read.
 const SERVICES_MAX: usize = 64;
 
@@ -176,7 +179,18 @@ async fn contacts(
     };
     let mut allowed = Vec::new();
     let mut refused: Option<(String, Refusal)> = None;
+    let mut names = 0;
     for xaddr in found.xaddrs.iter().take(XADDRS_MAX) {
+        let is_name = Contact::provable_name(xaddr).is_some();
+        names += usize::from(is_name);
+        if is_name && names > NAMES_MAX {
+            notes.push(Note {
+                reason: "address refused",
+                detail: format!("{xaddr}: more than {NAMES_MAX} host names"),
+                hint: None,
+            });
+            continue;
+        }
         match shared.contact(xaddr, announcer).await {
             Ok(contact) => allowed.push(contact),
             Err(refusal) => {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use chappe_dpws::Dialect;
-use chappe_dpws::discovery::DropReason;
 use chappe_dpws::discovery::client::{Command, Event};
+use chappe_dpws::discovery::{DropReason, Target};
 use chappe_transport::udp::{Order, Role, UdpOptions, UdpSockets};
 use chappe_transport::{Drops, Hop};
 use tokio::sync::{broadcast, mpsc};
@@ -145,26 +145,13 @@ async fn handle_event(shared: &Arc<Shared>, event: Event) {
             dialect,
             from,
             ..
-        } => {
-            let found = Found::new(&target, dialect, from);
-            if shared.table().is_elsewhere(&found.endpoint, from.ip()) {
-                let shared = Arc::clone(shared);
-                tokio::spawn(async move { liveness::confirm_found(&shared, target, from).await });
-            } else if insert(shared, &found) {
-                heard(shared, from.ip(), Seen::Found(found));
-            }
-        }
+        } => take_up(shared, target, dialect, from, Seen::Found),
         Event::Changed {
             target,
             dialect,
             from,
             ..
-        } => {
-            let found = Found::new(&target, dialect, from);
-            if insert(shared, &found) {
-                heard(shared, from.ip(), Seen::Changed(found));
-            }
-        }
+        } => take_up(shared, target, dialect, from, Seen::Changed),
         // The machine resolves the difference itself, and reports a change.
         Event::Hello {
             target, differs, ..
@@ -208,6 +195,24 @@ async fn handle_event(shared: &Arc<Shared>, event: Event) {
         } => note_drop(&shared.drops, reason, from, detail, suppressed),
         // Addresses are checked when they are used.
         _ => {}
+    }
+}
+
+/// Adds a device that announced itself, and reports it. An announcement proves nothing, not even the address of its
+/// sender, so a device that was reached at an address that is not announced any longer is first looked for there.
+fn take_up(
+    shared: &Arc<Shared>,
+    target: Target,
+    dialect: Dialect,
+    from: SocketAddr,
+    report: fn(Found) -> Seen,
+) {
+    let found = Found::new(&target, dialect, from);
+    if shared.table().is_elsewhere(&found) {
+        let shared = Arc::clone(shared);
+        tokio::spawn(async move { liveness::confirm_found(&shared, target, from).await });
+    } else if insert(shared, &found) {
+        heard(shared, from.ip(), report(found));
     }
 }
 
@@ -283,6 +288,12 @@ fn drop_hint(reason: DropReason) -> Option<&'static str> {
 /// Adds a device to the table. Returns whether there was room.
 pub(super) fn insert(shared: &Arc<Shared>, found: &Found) -> bool {
     let remembered = shared.table().remember(found);
+    admit(shared, found, remembered)
+}
+
+/// Reports a device that was displaced by one that was added to the table, or that there was no room. Returns whether
+/// there was.
+pub(super) fn admit(shared: &Arc<Shared>, found: &Found, remembered: Remembered) -> bool {
     let hop = Hop::Discovery;
     match remembered {
         Remembered::Added => true,

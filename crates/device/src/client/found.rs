@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use chappe_dpws::Dialect;
 use chappe_dpws::discovery::Target;
-use chappe_identity::{Contact, Host};
+use chappe_identity::{AddressPolicy, Contact, Host};
 use chappe_transport::kad::Sighting;
 use chappe_xml::Name;
 
@@ -98,6 +98,30 @@ impl Found {
             true => named().unwrap_or(from),
             false => from,
         })
+    }
+
+    /// Whether one of its transport addresses has the host and port of this contact. Paths do not count: a device that
+    /// restarts may change them.
+    pub(super) fn names(&self, contact: &Contact) -> bool {
+        let ip = contact.address.ip();
+        let is_same = |uri: &String| {
+            let announced = match Contact::provable_name(uri) {
+                Some(name) => {
+                    let known = contact.proof.name.as_deref();
+                    let is_known = known.is_some_and(|known| known.eq_ignore_ascii_case(name));
+                    let resolved =
+                        AddressPolicy::default().check_resolved(uri, ip, contact.address);
+                    resolved.ok().filter(|_| is_known)
+                }
+                None => Contact::parse(uri, 0).ok(),
+            };
+            announced.is_some_and(|announced| {
+                announced.scheme == contact.scheme
+                    && announced.address.ip() == ip
+                    && announced.address.port() == contact.address.port()
+            })
+        };
+        self.xaddrs.iter().any(is_same)
     }
 
     /// Whether it claims to be a DPWS device.

@@ -24,10 +24,14 @@ pub(super) async fn hear(shared: &Arc<Shared>, found: Found) {
 }
 
 pub(super) async fn learn(shared: &Arc<Shared>, found: Found) {
-    let known = shared.table().get(&found.endpoint).map(|entry| {
-        let described = entry.contact.is_some();
-        (entry.found.clone(), described)
-    });
+    let (known, is_reached_elsewhere) = {
+        let table = shared.table();
+        let known = table.get(&found.endpoint).map(|entry| {
+            let described = entry.contact.is_some();
+            (entry.found.clone(), described)
+        });
+        (known, table.is_reached_elsewhere(&found))
+    };
     let Some((known, described)) = known else {
         if discovery::insert(shared, &found) {
             discovery::heard(shared, found.from.ip(), Seen::Found(found));
@@ -35,7 +39,8 @@ pub(super) async fn learn(shared: &Arc<Shared>, found: Found) {
         return;
     };
     let is_newer = found.metadata_version > known.metadata_version;
-    let is_elsewhere = found.xaddrs.iter().any(|one| !known.xaddrs.contains(one));
+    let is_elsewhere =
+        is_reached_elsewhere || found.xaddrs.iter().any(|one| !known.xaddrs.contains(one));
     // A device that could not be described may be reachable at an address that another node vouches for.
     let is_vouched = !described && found.from != known.from && !found.from.ip().is_unspecified();
     if is_elsewhere && !is_vouched {

@@ -179,9 +179,8 @@ pub(super) async fn confirm_move(shared: &Arc<Shared>, target: Target, from: Soc
         return false;
     };
     let found = Found::new(&target, dialect, from);
-    // Its new host must have room for it, as for a new device.
-    shared.table().remove(&endpoint);
-    if !discovery::insert(shared, &found) {
+    let remembered = shared.table().relocate(&found);
+    if !discovery::admit(shared, &found, remembered) {
         let command = Command::Forget {
             endpoint: endpoint.clone().into(),
         };
@@ -202,8 +201,8 @@ pub(super) async fn confirm_move(shared: &Arc<Shared>, target: Target, from: Soc
     true
 }
 
-/// Verifies a device that is new to the machine, which had evicted it, but is known here at another
-/// address.
+/// Verifies a device that is known here at another address: one that is new to the machine, which had evicted it, or
+/// that sent another address from its host, as it seems.
 pub(super) async fn confirm_found(shared: &Arc<Shared>, target: Target, from: SocketAddr) {
     let endpoint = target.endpoint.address.clone();
     if !confirm_move(shared, target, from).await {

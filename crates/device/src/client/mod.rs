@@ -13,6 +13,7 @@ mod metadata;
 mod posted;
 mod presence;
 mod proxies;
+mod resolver;
 mod secured;
 mod services;
 mod subscription;
@@ -194,6 +195,7 @@ struct Shared {
     tree_counters: tree::Counters,
     /// Turns of the addresses whose devices are being described.
     turns: turns::Turns,
+    resolver: resolver::Resolver,
     /// The devices that were contacted with TLS.
     known: secured::Known,
 }
@@ -266,6 +268,7 @@ impl DeviceClient {
             probes: AtomicU64::new(1),
             tree_counters: tree::Counters::default(),
             turns: turns::Turns::default(),
+            resolver: resolver::Resolver::default(),
             known: secured::Known::default(),
         });
         tasks.spawn(discovery::listen(Arc::clone(&shared), events));

@@ -6,19 +6,21 @@
 //! whose certificate has the usages of proxies ([`Mutual::proxy_usages`](chappe_transport::tls::Mutual::proxy_usages))
 //! counts like a configured one once it has answered.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use chappe_dpws::discovery::managed::{
     Check, Checked, Command as Add, Event, Managed, PROXIES_MAX, TIME_LIMIT,
 };
 use chappe_dpws::discovery::{Content, MatchRule, Target};
-use chappe_identity::{Contact, Scheme};
+use chappe_identity::{Contact, Host, Scheme};
 use chappe_machine::{Input, Output};
 use chappe_soap::EndpointReference;
 use chappe_transport::Hop;
 use chappe_transport::http::Client;
+use chappe_transport::udp::Order;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -34,6 +36,11 @@ use crate::driver::{InputOf, OutputHandler, drive};
 const INPUTS_MAX: usize = 2 * PROXIES_MAX;
 /// Proxies that only announced themselves. Reason: a network has one or two; each costs requests.
 const HEARD_MAX: usize = 4;
+/// The same, of one host, so that a forging host leaves room for others.
+const HEARD_OF_HOST_MAX: usize = HEARD_MAX / 2;
+/// The time limit for the first answer of a proxy that announced itself. Reason: five times that of a check, as it is
+/// asked for all its devices. It keeps its room meanwhile.
+const HEARD_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A discovery proxy that a client uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,14 +55,40 @@ pub struct ProxyUse {
     pub answers: bool,
 }
 
+/// A discovery proxy, and the client's use of it.
+struct Known {
+    proxy: ProxyUse,
+    /// Whether it is asked for the first time. It is not displaced meanwhile, which bounds the number of requests.
+    is_asked: bool,
+    /// The devices of the table that it named in its last complete answer.
+    named: HashSet<String>,
+}
+
+impl Known {
+    fn new(contact: &Contact, is_trusted: bool) -> Self {
+        Self {
+            proxy: ProxyUse {
+                contact: contact.clone(),
+                is_trusted,
+                is_certified: false,
+                answers: false,
+            },
+            is_asked: !is_trusted,
+            named: HashSet::new(),
+        }
+    }
+
+    fn host(&self) -> Host {
+        Host::from_address(self.proxy.contact.address.ip())
+    }
+}
+
 /// The proxies of a client.
 pub(super) struct Proxies {
-    known: Mutex<Vec<ProxyUse>>,
+    known: Mutex<Vec<Known>>,
     inputs: mpsc::Sender<Option<InputOf<Managed>>>,
     /// Whether multicast is silent; `None` until every configured proxy was checked.
     is_managed: watch::Sender<Option<bool>>,
-    /// The devices that each proxy named in its last complete answer.
-    named: Mutex<HashMap<SocketAddr, HashSet<String>>>,
 }
 
 /// The result of [`Proxies::hear`].
@@ -63,7 +96,7 @@ pub(super) struct Proxies {
 enum Heard {
     New,
     Known,
-    /// As many answer already.
+    /// As many answer already, or are being asked.
     TooMany,
 }
 
@@ -74,60 +107,51 @@ impl Proxies {
     pub(super) fn new(configured: &[Contact]) -> (Self, Inputs) {
         let (inputs, receive_inputs) = mpsc::channel(INPUTS_MAX);
         let configured = configured.iter().take(PROXIES_MAX);
-        let known: Vec<ProxyUse> = configured
-            .map(|contact| ProxyUse {
-                contact: contact.clone(),
-                is_trusted: true,
-                is_certified: false,
-                answers: false,
-            })
+        let known: Vec<_> = configured
+            .map(|contact| Known::new(contact, true))
             .collect();
         let is_managed = watch::Sender::new(known.is_empty().then_some(false));
         let proxies = Self {
             known: Mutex::new(known),
             inputs,
             is_managed,
-            named: Mutex::default(),
         };
         (proxies, receive_inputs)
     }
 
     pub(super) fn all(&self) -> Vec<ProxyUse> {
-        self.known().clone()
+        self.known().iter().map(|one| one.proxy.clone()).collect()
     }
 
-    fn known(&self) -> MutexGuard<'_, Vec<ProxyUse>> {
+    fn known(&self) -> MutexGuard<'_, Vec<Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A trusted proxy by its number in the machine, which counts trusted ones alone.
     fn trusted(&self, number: usize) -> Option<ProxyUse> {
         let known = self.known();
-        known
-            .iter()
-            .filter(|one| one.is_trusted)
-            .nth(number)
-            .cloned()
+        let mut trusted = known.iter().filter(|one| one.proxy.is_trusted);
+        trusted.nth(number).map(|one| one.proxy.clone())
     }
 
-    fn update(&self, contact: &Contact, change: impl FnOnce(&mut ProxyUse)) {
+    /// Changes a proxy that is still known.
+    fn update<T>(&self, contact: &Contact, change: impl FnOnce(&mut Known) -> T) -> Option<T> {
         let mut known = self.known();
-        if let Some(one) = known.iter_mut().find(|one| one.contact == *contact) {
-            change(one);
-        }
+        let one = known.iter_mut().find(|one| one.proxy.contact == *contact);
+        one.map(change)
     }
 
     /// Trusts a certified proxy that was heard. It becomes the last one, as in the machine. Returns whether there is room.
     fn trust(&self, contact: &Contact) -> bool {
         let mut known = self.known();
-        let trusted = known.iter().filter(|one| one.is_trusted).count();
-        let position = known.iter().position(|one| one.contact == *contact);
+        let trusted = known.iter().filter(|one| one.proxy.is_trusted).count();
+        let position = known.iter().position(|one| one.proxy.contact == *contact);
         let Some(position) = position.filter(|_| trusted < PROXIES_MAX) else {
             return false;
         };
         let mut one = known.remove(position);
-        one.is_trusted = true;
-        one.is_certified = true;
+        one.proxy.is_trusted = true;
+        one.proxy.is_certified = true;
         known.push(one);
         true
     }
@@ -139,26 +163,39 @@ impl Proxies {
         let _ = timeout(TIME_LIMIT, settled).await;
     }
 
-    /// Adds a proxy that announced itself, if need be in the place of one that does not answer.
+    /// Adds a proxy that announced itself, if need be in the place of one that did not answer. It counts as being asked
+    /// until [`Self::asked`].
     fn hear(&self, contact: &Contact) -> Heard {
         let mut known = self.known();
-        if known.iter().any(|one| one.contact == *contact) {
+        if known.iter().any(|one| one.proxy.contact == *contact) {
             return Heard::Known;
         }
-        if known.iter().filter(|one| !one.is_trusted).count() >= HEARD_MAX {
-            let is_silent = |one: &ProxyUse| !one.is_trusted && !one.answers;
+        let new = Known::new(contact, false);
+        let is_of_host = |one: &Known| !one.proxy.is_trusted && one.host() == new.host();
+        let of_host = known.iter().filter(|one| is_of_host(one)).count();
+        let heard = known.iter().filter(|one| !one.proxy.is_trusted).count();
+        let is_host_full = of_host >= HEARD_OF_HOST_MAX;
+        if is_host_full || heard >= HEARD_MAX {
+            let is_silent = |one: &Known| {
+                let proxy = &one.proxy;
+                !(proxy.is_trusted || proxy.answers || one.is_asked)
+                    && (!is_host_full || is_of_host(one))
+            };
             match known.iter().position(is_silent) {
                 Some(silent) => drop(known.remove(silent)),
                 None => return Heard::TooMany,
             }
         }
-        known.push(ProxyUse {
-            contact: contact.clone(),
-            is_trusted: false,
-            is_certified: false,
-            answers: false,
-        });
+        known.push(new);
         Heard::New
+    }
+
+    /// Records that a proxy that was heard has been asked, and whether it answered.
+    fn asked(&self, contact: &Contact, answered: bool) {
+        self.update(contact, |one| {
+            one.is_asked = false;
+            one.proxy.answers |= answered;
+        });
     }
 }
 
@@ -199,7 +236,7 @@ impl OutputHandler<Managed> for Outputs {
                 tracing::info!(proxy = %proxy.contact, "a discovery proxy answers");
                 shared
                     .proxies
-                    .update(&proxy.contact, |one| one.answers = true);
+                    .update(&proxy.contact, |one| one.proxy.answers = true);
                 self.tasks.spawn(async move {
                     ask(&shared, &proxy, &Search::default()).await;
                 });
@@ -209,7 +246,7 @@ impl OutputHandler<Managed> for Outputs {
                     tracing::warn!(proxy = %proxy.contact, "a discovery proxy no longer answers");
                     shared
                         .proxies
-                        .update(&proxy.contact, |one| one.answers = false);
+                        .update(&proxy.contact, |one| one.proxy.answers = false);
                 }
             }
             Output::Event(Event::Mode { is_managed }) => {
@@ -335,33 +372,37 @@ impl Shared {
             Heard::New => {}
             Heard::Known => return,
             Heard::TooMany => {
-                let detail =
-                    format!("{contact}: {HEARD_MAX} others that announced themselves answer");
+                let detail = format!(
+                    "{contact}: {HEARD_MAX} others that announced themselves, or {HEARD_OF_HOST_MAX} of its \
+                     host, answer or are being asked"
+                );
                 let reason = "discovery proxy not used";
-                return self
-                    .drops
+                self.drops
                     .record(Hop::Discovery, reason, from.ip(), detail, None);
+                // The next announcement counts as new. If the queue is full, it is used when it has left and returned.
+                let endpoint = target.endpoint.address.clone();
+                let _ = self
+                    .orders
+                    .try_send(Order::Command(Command::Forget { endpoint }));
+                return;
             }
         }
-        let may_be_certified = contact.scheme == Scheme::Https && self.certified.is_some();
         let shared = Arc::clone(self);
-        tokio::spawn(async move {
-            let mut one = ProxyUse {
-                contact,
-                is_trusted: false,
-                is_certified: false,
-                answers: false,
-            };
-            let answered = ask(&shared, &one, &Search::default()).await.is_some();
-            one.is_certified = answered && may_be_certified;
-            if one.is_certified
-                && is_proxy(&shared, &one).await
-                && shared.proxies.trust(&one.contact)
-            {
-                let add = Some(Input::Command(Add::Add));
-                let _ = shared.proxies.inputs.send(add).await;
-            }
-        });
+        tokio::spawn(async move { use_heard(&shared, &contact).await });
+    }
+}
+
+/// Asks a proxy that announced itself for the first time, and trusts it if its certificate has the usages.
+async fn use_heard(shared: &Arc<Shared>, contact: &Contact) {
+    let mut one = Known::new(contact, false).proxy;
+    let search = Search::default();
+    let asking = timeout(HEARD_DEADLINE, ask(shared, &one, &search));
+    let answered = asking.await.is_ok_and(|matched| matched.is_some());
+    shared.proxies.asked(contact, answered);
+    one.is_certified = answered && contact.scheme == Scheme::Https && shared.certified.is_some();
+    if one.is_certified && is_proxy(shared, &one).await && shared.proxies.trust(contact) {
+        let add = Some(Input::Command(Add::Add));
+        let _ = shared.proxies.inputs.send(add).await;
     }
 }
 
@@ -383,15 +424,19 @@ async fn ask(shared: &Arc<Shared>, one: &ProxyUse, search: &Search) -> Option<Ha
     // Trusted proxies are checked instead.
     let answers = matched.is_some();
     shared.proxies.update(&one.contact, |one| {
-        one.answers = answers || one.is_trusted && one.answers
+        let proxy = &mut one.proxy;
+        proxy.answers = answers || proxy.is_trusted && proxy.answers;
     });
     let matched = matched?;
     if is_complete {
-        let before = {
-            let named = shared.proxies.named.lock();
-            let mut named = named.unwrap_or_else(PoisonError::into_inner);
-            named.insert(one.contact.address, matched.clone())
+        let named: HashSet<String> = {
+            let table = shared.table();
+            let is_known = |endpoint: &&String| table.contains_key(*endpoint);
+            matched.iter().filter(is_known).cloned().collect()
         };
+        let before = shared
+            .proxies
+            .update(&one.contact, |one| std::mem::replace(&mut one.named, named));
         for endpoint in before.unwrap_or_default().difference(&matched) {
             learning::unlearn(shared, endpoint).await;
         }
@@ -470,14 +515,42 @@ mod tests {
             assert_eq!(proxies.hear(&at(number)), Heard::New);
         }
         assert_eq!(proxies.hear(&at(1)), Heard::Known);
-        for number in 2..=HEARD_MAX {
-            proxies.update(&at(number), |one| one.answers = true);
+        assert_eq!(proxies.hear(&at(9)), Heard::TooMany, "all are being asked");
+        for number in 1..=HEARD_MAX {
+            proxies.asked(&at(number), number > 1);
         }
         assert_eq!(proxies.hear(&at(9)), Heard::New, "the first was silent");
-        proxies.update(&at(9), |one| one.answers = true);
+        proxies.asked(&at(9), true);
         assert_eq!(proxies.hear(&at(10)), Heard::TooMany);
         let all = proxies.all();
         assert_eq!(all.len(), 1 + HEARD_MAX);
         assert!(all.iter().all(|one| one.contact != at(1)) && all[0].contact == at(200));
+    }
+
+    #[test]
+    fn a_host_that_announces_many_proxies_is_asked_for_few_and_leaves_room() {
+        let at = |host: usize, port: usize| {
+            Contact::parse(&format!("http://192.0.2.{host}:{port}/"), 0).unwrap()
+        };
+        let (proxies, _inputs) = Proxies::new(&[]);
+        let hear = |port: usize| proxies.hear(&at(66, port)) == Heard::New;
+        assert_eq!(
+            (1..=100).filter(|port| hear(*port)).count(),
+            HEARD_OF_HOST_MAX
+        );
+        assert_eq!(proxies.hear(&at(7, 80)), Heard::New, "of another host");
+        let name = |port| {
+            let named = HashSet::from(["urn:device".to_owned()]);
+            proxies
+                .update(&at(66, port), |one| one.named = named)
+                .is_some()
+        };
+        assert!(name(1), "it is known");
+        for port in 1..=100 {
+            proxies.asked(&at(66, port), false);
+            assert_eq!(hear(port + 100), port <= HEARD_OF_HOST_MAX);
+        }
+        assert!(!name(1), "it was displaced, with all that it named");
+        assert_eq!(proxies.all().len(), HEARD_OF_HOST_MAX + 1);
     }
 }

@@ -6,20 +6,12 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use chappe_identity::{AddressPolicy, Contact, Refusal, Scheme};
 use chappe_transport::http::Security;
-use tokio::net::lookup_host;
-use tokio::time::timeout;
 
 use super::{ClientOptions, Shared};
 
-/// The time limit for the resolution of a name. Reason: a resolver asks three times within 5 s each, and the next
-/// address of the device is tried afterwards.
-const RESOLUTION_DEADLINE: Duration = Duration::from_secs(5);
-/// The addresses of a name that are judged. Reason: a device has one or two.
-const RESOLVED_MAX: usize = 8;
 /// Names and devices that are remembered. Reason: more than a network has; then all are forgotten, and devices
 /// that are described again are remembered again.
 const KNOWN_MAX: usize = 10_000;
@@ -129,7 +121,8 @@ impl Shared {
         let mut contact = match Contact::provable_name(uri) {
             Some(name) if options.trusts() => {
                 let mut refusal = Refusal::Unresolved(name.to_owned());
-                let mut addresses = resolve(name).await.into_iter();
+                let addresses = self.resolver.resolve(name, announcer.from.ip()).await;
+                let mut addresses = addresses.into_iter();
                 loop {
                     let Some(host) = addresses.next() else {
                         return Err(refusal);
@@ -157,13 +150,5 @@ impl Shared {
                 Ok(contact)
             }
         }
-    }
-}
-
-/// The addresses of a host name; none if it is unknown or takes too long.
-async fn resolve(name: &str) -> Vec<IpAddr> {
-    match timeout(RESOLUTION_DEADLINE, lookup_host((name, 0))).await {
-        Ok(Ok(found)) => found.map(|it| it.ip()).take(RESOLVED_MAX).collect(),
-        _ => Vec::new(),
     }
 }

@@ -1,7 +1,6 @@
 //! The devices known to a client, bounded in total and by host.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
 use std::ops::Deref;
 
 use chappe_identity::{CertificateName, Contact, Host, Quota, Room, Shares};
@@ -24,11 +23,12 @@ const DISPLACED_MAX: usize = TABLE_MAX / 4;
 /// A known device.
 pub(super) struct Entry {
     pub(super) found: Found,
-    /// The address in its description; `None` until it is described.
+    /// The address at which it was described; `None` until then, and after an announcement without it.
     pub(super) contact: Option<Contact>,
     /// Consecutive probes without an answer.
     pub(super) missed: u32,
-    /// The certificate that signed its description.
+    /// The certificate that signed its first description, as long as the device is known: announcements, which
+    /// nobody signs, do not change it.
     pub(super) signer: Option<CertificateName>,
 }
 
@@ -68,9 +68,9 @@ impl Deref for Table {
 }
 
 impl Table {
-    /// Adds or updates a device; its description is to be read again. In a full table a device of the host
-    /// with the most devices is evicted, so that a flooding host cannot keep others out. A device that was
-    /// described once stays confirmed.
+    /// Adds or updates a device; its description is to be read again, and until then it counts as reached at its
+    /// address if that is still announced. In a full table a device of the host with the most devices is evicted, so
+    /// that a flooding host cannot keep others out. A device that was described once stays confirmed.
     pub(super) fn remember(&mut self, found: &Found) -> Remembered {
         let host = found.host();
         let mut remembered = Remembered::Added;
@@ -102,16 +102,27 @@ impl Table {
             }
             self.displaced.retain(|(of, _)| *of != found.endpoint);
         }
+        let before = self.entries.get(&found.endpoint);
+        let contact = before.and_then(|entry| entry.contact.clone());
         let entry = Entry {
             found: found.clone(),
-            contact: None,
+            contact: contact.filter(|contact| found.names(contact)),
             missed: 0,
-            signer: None,
+            signer: self.signer(&found.endpoint),
         };
         if !self.shares.is_confirmed(&found.endpoint) {
             self.shares.set(&found.endpoint, host, false);
         }
         self.entries.insert(found.endpoint.clone(), entry);
+        remembered
+    }
+
+    /// Like [`Self::remember`], for a device that has left its host: its new one must have room for it, as for a
+    /// new device. It keeps its signer.
+    pub(super) fn relocate(&mut self, found: &Found) -> Remembered {
+        let signer = self.remove(&found.endpoint).and_then(|entry| entry.signer);
+        let remembered = self.remember(found);
+        self.set_signer(&found.endpoint, signer);
         remembered
     }
 
@@ -135,14 +146,23 @@ impl Table {
         self.shares.is_confirmed(endpoint)
     }
 
-    /// Whether a described device is known at another address.
-    pub(super) fn is_elsewhere(&self, endpoint: &str, from: IpAddr) -> bool {
-        let Some(entry) = self.entries.get(endpoint) else {
+    /// Whether a described device is known at another address than this announcement of it: at another host, or at an
+    /// address that the announcement lacks.
+    pub(super) fn is_elsewhere(&self, found: &Found) -> bool {
+        let Some(entry) = self.entries.get(&found.endpoint) else {
             return false;
         };
         let reached = entry.contact.as_ref().map(|contact| contact.address.ip());
         let known = [Some(entry.found.from.ip()), reached];
-        self.is_described(endpoint) && !known.contains(&Some(from))
+        let is_of_other = !known.contains(&Some(found.from.ip()));
+        self.is_described(&found.endpoint) && is_of_other || self.is_reached_elsewhere(found)
+    }
+
+    /// Whether a described device was reached at an address that this announcement of it lacks.
+    pub(super) fn is_reached_elsewhere(&self, found: &Found) -> bool {
+        let entry = self.entries.get(&found.endpoint);
+        let reached = entry.and_then(|entry| entry.contact.as_ref());
+        reached.is_some_and(|contact| !found.names(contact))
     }
 
     /// Sets the address of a described device, which from now on is charged to that host.
@@ -155,15 +175,15 @@ impl Table {
         }
     }
 
-    /// The certificate that signed the description of a device.
+    /// The certificate that has to sign the answers of a device.
     pub(super) fn signer(&self, endpoint: &str) -> Option<CertificateName> {
         self.entries.get(endpoint)?.signer.clone()
     }
 
-    /// Sets the certificate that has to sign further answers of a described device.
+    /// Sets the certificate that has to sign further answers of a described device, unless it has one.
     pub(super) fn set_signer(&mut self, endpoint: &str, signer: Option<CertificateName>) {
         if let Some(entry) = self.entries.get_mut(endpoint) {
-            entry.signer = signer;
+            entry.signer = entry.signer.take().or(signer);
         }
     }
 
@@ -196,7 +216,7 @@ mod tests {
             dialect: Dialect::V2009,
             types: Vec::new(),
             scopes: Vec::new(),
-            xaddrs: Vec::new(),
+            xaddrs: vec![format!("http://{from}/")],
             metadata_version: 1,
             from: format!("{from}:3702").parse().unwrap(),
             way: super::super::Way::Discovery,
@@ -237,6 +257,54 @@ mod tests {
     }
 
     #[test]
+    fn an_announcement_leaves_a_device_at_the_address_where_it_was_reached() {
+        let mut table = Table::default();
+        assert!(described(&mut table, "urn:real", "192.0.2.7"));
+        let announced = |xaddrs: &[&str]| Found {
+            xaddrs: xaddrs.iter().map(|xaddr| (*xaddr).to_owned()).collect(),
+            ..found("urn:real", "192.0.2.7")
+        };
+        let both = announced(&["http://192.0.2.7:9/device", "http://192.0.2.7/device"]);
+        assert!(!table.is_elsewhere(&both));
+        table.remember(&both);
+        assert!(table["urn:real"].contact.is_some());
+        for forged in [
+            "http://192.0.2.7:9/",
+            "https://192.0.2.7/",
+            "https://a.example/",
+        ] {
+            let forged = announced(&[forged]);
+            assert!(table.is_elsewhere(&forged), "{forged:?}");
+        }
+        table.remember(&announced(&["http://192.0.2.7:9/"]));
+        assert!(table["urn:real"].contact.is_none(), "it has moved");
+        assert!(!table.is_elsewhere(&both), "it was not reached yet");
+    }
+
+    #[test]
+    fn a_device_keeps_its_signer_until_it_is_gone() {
+        let mut table = Table::default();
+        let name = |name: &str| {
+            let name: CertificateName = format!("CN={name}").parse().unwrap();
+            Some(name)
+        };
+        assert!(described(&mut table, "urn:real", "192.0.2.7"));
+        table.set_signer("urn:real", name("device"));
+        table.remember(&found("urn:real", "192.0.2.7"));
+        assert_eq!(table.signer("urn:real"), name("device"), "announced");
+        table.relocate(&found("urn:real", "192.0.2.66"));
+        assert_eq!(table.signer("urn:real"), name("device"), "moved");
+        // A description that was requested before the first signed one may end after it.
+        for later in [None, name("another")] {
+            table.set_signer("urn:real", later);
+            assert_eq!(table.signer("urn:real"), name("device"), "described");
+        }
+        table.remove("urn:real");
+        table.remember(&found("urn:real", "192.0.2.7"));
+        assert_eq!(table.signer("urn:real"), None);
+    }
+
+    #[test]
     fn the_endpoint_of_an_evicted_device_stays_with_its_host() {
         let mut table = Table::default();
         for number in 0..2 * TABLE_MAX {
@@ -263,16 +331,15 @@ mod tests {
     #[test]
     fn a_described_device_announced_from_another_address_is_elsewhere() {
         let mut table = Table::default();
-        let [here, there] = ["192.0.2.7", "192.0.2.66"].map(|ip| ip.parse().unwrap());
         table.remember(&found("urn:stranger", "192.0.2.7"));
         assert!(
-            !table.is_elsewhere("urn:stranger", there),
+            !table.is_elsewhere(&found("urn:stranger", "192.0.2.66")),
             "an undescribed device proves nothing"
         );
         assert!(described(&mut table, "urn:real", "192.0.2.7"));
-        assert!(table.is_elsewhere("urn:real", there));
-        assert!(!table.is_elsewhere("urn:real", here));
-        assert!(!table.is_elsewhere("urn:new", there));
+        assert!(table.is_elsewhere(&found("urn:real", "192.0.2.66")));
+        assert!(!table.is_elsewhere(&found("urn:real", "192.0.2.7")));
+        assert!(!table.is_elsewhere(&found("urn:new", "192.0.2.66")));
     }
 
     #[test]

@@ -59,21 +59,21 @@ impl Turns {
 
 /// The turns of each address.
 #[derive(Debug)]
-struct AddressTurns {
+pub(super) struct AddressTurns {
     at_once_max: usize,
     /// The addresses that have a turn or wait for one.
     turns: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
 }
 
 impl AddressTurns {
-    fn new(at_once_max: usize) -> Self {
+    pub(super) fn new(at_once_max: usize) -> Self {
         Self {
             at_once_max,
             turns: Mutex::default(),
         }
     }
 
-    async fn wait(&self, address: IpAddr) -> Option<OwnedSemaphorePermit> {
+    pub(super) async fn wait(&self, address: IpAddr) -> Option<OwnedSemaphorePermit> {
         let of_address = {
             let mut all = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
             // A task that waits or has a turn holds its own reference.

@@ -102,6 +102,7 @@ async fn check_over<W: Wire>(options: &Options, wire: &mut W) -> Result<Report, 
     let mut check = Check::new(options, wire)?;
     let reached = match timeout(options.limit, check.run()).await {
         Ok(reached) => reached,
+        Err(_) if !check.report.has_seen() => Err(Error::Silent(options.limit)),
         Err(_) => {
             let seconds = options.limit.as_secs();
             let note = format!("the check is incomplete: its time of {seconds} s is over");

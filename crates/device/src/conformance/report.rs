@@ -57,6 +57,11 @@ impl Report {
             .map(|clause| (*clause, self.states.get(clause.id)))
     }
 
+    /// Whether a clause was seen kept or violated.
+    pub(super) fn has_seen(&self) -> bool {
+        !self.states.is_empty()
+    }
+
     /// All findings.
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.clauses()

@@ -31,8 +31,12 @@ const REPEAT_AFTER: Duration = Duration::from_millis(250);
 /// Datagrams taken in answer to one question. Reason: a device sends two of each answer, and a subnet may have
 /// some devices that answer as well.
 const ANSWERS_MAX: usize = 64;
-/// Notifications queued for the check. Reason: waveforms come some ten times a second; more are refused with 503.
-const POSTED_MAX: usize = 256;
+/// Notifications queued for the check. Reason: waveforms come some ten times a second, and the check takes them at once
+/// while it judges events; more are refused with 503.
+const POSTED_MAX: usize = 64;
+/// Bytes of a notification. Reason: those of devices are smaller, and all that are queued stay below 20 MB, also where
+/// each byte that is no text becomes a replacement character of three.
+const POSTED_BYTES_MAX: usize = 96 << 10;
 /// Bytes of an answer to a request in chunks. Reason: only its head is judged.
 const HEAD_BYTES: u64 = 16 << 10;
 
@@ -107,7 +111,11 @@ impl Network {
         // A device with TLS sends its events to https alone.
         let is_secured = device.scheme == Scheme::Https;
         let tls = tls.filter(|tls| is_secured && tls.serves());
-        let (limits, drops) = (ServerLimits::default(), Drops::default());
+        let limits = ServerLimits {
+            body_bytes: POSTED_BYTES_MAX,
+            ..ServerLimits::default()
+        };
+        let drops = Drops::default();
         let server = Server::bind_secured(at, limits, tls, drops, handler);
         let server = server.map_err(|source| Error::Listen {
             at: Some(local),

@@ -169,7 +169,10 @@ impl Bench {
                 Some(fault) => Err(fault),
                 None => Ok(envelope.body.into_iter().next().map(Body::Tree)),
             },
-            exchange::Content::Lazy(envelope) => Ok(envelope.body.into_iter().next()),
+            exchange::Content::Lazy(envelope) => match envelope.fault() {
+                Some(fault) => Err(fault),
+                None => Ok(envelope.body.into_iter().next()),
+            },
             _ => Ok(None),
         }
     }

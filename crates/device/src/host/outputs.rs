@@ -256,7 +256,7 @@ async fn deliver(shared: &Shared, notification: &Notification) -> DeviceReceive 
             shared
                 .drops
                 .record(Hop::Event, "event not delivered", peer, detail, hint);
-            Failure::Unreachable
+            Failure::of(error.is_of_this_host())
         }
     };
     DeviceReceive::Failed { delivery, failure }

@@ -261,10 +261,11 @@ async fn deliver(http: &Client, drops: &Drops, notification: &Notification) -> S
         Ok(answer) if answer.status.is_client_error() => failed(Failure::Refused),
         Ok(_) => failed(Failure::Unreachable),
         Err(error) => {
+            let failure = Failure::of(error.is_of_this_host());
             let (peer, hint) = (contact.address.ip(), error.hint());
             let detail = error.to_string();
             drops.record(Hop::Event, "event not delivered", peer, detail, hint);
-            failed(Failure::Unreachable)
+            failed(failure)
         }
     }
 }

@@ -19,7 +19,7 @@ use chappe_transport::http::{ClientLimits, Response, Security, Server, ServerLim
 use chappe_transport::udp::{Order, Role, UdpOptions, UdpSockets, run_udp};
 use chappe_transport::{Drops, Parsers};
 use chappe_xml::Str;
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{Semaphore, broadcast, mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::client::Found;
@@ -27,6 +27,9 @@ use crate::{Error, Selection};
 
 /// Commands and events between the proxy and its machine.
 const QUEUE_MAX: usize = 1_024;
+/// Messages of discovery that are answered at a time; others wait. Reason: an answer has up to 4 MiB of text and as much
+/// again before it is written, and the machine makes one after another anyway.
+const ANSWERING_MAX: usize = 4;
 /// News that may wait for a slow reader.
 const NEWS_MAX: usize = 1_024;
 /// Time for the last Bye.
@@ -123,6 +126,7 @@ struct Shared {
     orders: mpsc::Sender<Order<Command>>,
     replies: serving::Replies,
     subscribers: events::Subscribers,
+    answering: Semaphore,
     /// Read large messages apart from the serving threads.
     parsers: Parsers,
     news: broadcast::Sender<ProxyNews>,
@@ -176,6 +180,7 @@ impl DiscoveryProxy {
             orders,
             replies: serving::Replies::default(),
             subscribers,
+            answering: Semaphore::new(ANSWERING_MAX),
             parsers: Parsers::default(),
             news: broadcast::Sender::new(NEWS_MAX),
             state: watch::Sender::default(),

@@ -101,6 +101,8 @@ pub(super) async fn answer(shared: &Shared, mut message: Posted) -> Response {
     if envelope.addressing.action.starts_with(EVENTING) {
         return response(&shared.subscribers.answer(message, envelope).await);
     }
+    // The semaphore is never closed.
+    let _permit = shared.answering.acquire().await;
     let (token, replied) = shared.replies.wait();
     let request = proxy::Request {
         token,

@@ -173,8 +173,11 @@ async fn an_event_is_late_after_its_own_deadline() {
     let description = described(&client, &endpoint).await;
     let mut subscription = subscribed(&client, &description.services[0]).await;
     // The latency to the first sink is unknown, and counts as zero.
-    while client.tree_counts().late == 0 {
-        in_time("event", subscription.next()).await.unwrap();
-    }
+    let late = async {
+        while client.tree_counts().late == 0 {
+            subscription.next().await.unwrap();
+        }
+    };
+    in_time("a late event", late).await;
     device.stop().await;
 }

@@ -245,6 +245,68 @@ async fn many_forged_byes_are_verified_once() {
     host.stop().await;
 }
 
+/// Forged Hellos, with the device's own address or another one, leave a subscription as it is.
+#[tokio::test]
+async fn forged_hellos_leave_a_subscription_alone() {
+    let victim = Victim::new();
+    let endpoint = endpoint();
+    let host = thermometer(&endpoint, host_options("127.0.4.10"));
+    let host = host.start(Drops::default()).unwrap();
+    let client = client(client_options());
+    let description = described(&client, &endpoint).await;
+    let mut subscription = subscribed(&client, &description.services[0]).await;
+    let known = || {
+        let mut known = client.known().into_iter();
+        known.find(|found| found.endpoint == endpoint).unwrap()
+    };
+    let before = known();
+    let elsewhere = format!("http://{}/device", victim.address());
+    let xaddrs = [before.xaddrs[0].clone(), elsewhere];
+    let socket = multicaster("127.0.4.11");
+    for event in 0..20 {
+        for n in 0..10_i64 {
+            let hello = hello_of(
+                &endpoint,
+                &xaddrs[usize::from(n % 2 == 0)],
+                10 * event + n + 1,
+            );
+            socket.send_to(hello.as_bytes(), &group().into()).unwrap();
+        }
+        host.notify(REPORT, report(event)).await.unwrap();
+        // Neither an end nor another subscription in between.
+        let delivery = in_time("event", subscription.next()).await.unwrap();
+        assert_eq!(number(&delivery), event);
+    }
+    assert_eq!(known().xaddrs, before.xaddrs);
+    victim.saw_no_connection();
+    host.stop().await;
+}
+
+/// A Hello with the device's own address as its sender, which everybody on the link can forge, does not replace the
+/// address at which the device still listens.
+#[tokio::test]
+async fn a_forged_sender_moves_no_device() {
+    let server = stranger(Victim::new().address(), "127.0.4.12:0");
+    let client = client(client_options());
+    let xaddr = format!("http://{}/", server.local_addr());
+    let found = found_at("127.0.4.12:3702", std::slice::from_ref(&xaddr));
+    client.learn(found.clone()).await;
+    in_time("described", client.describe(&found)).await.unwrap();
+    let mut drops = client.drops().changes();
+    let hello = hello_of(&found.endpoint, "http://127.0.4.12:9/device", 1);
+    let socket = multicaster("127.0.4.12");
+    socket.send_to(hello.as_bytes(), &group().into()).unwrap();
+    let dropped = async {
+        while client.drops().total(Hop::Discovery, "move not believed") == 0 {
+            drops.changed().await.unwrap();
+        }
+    };
+    in_time("the drop", dropped).await;
+    let known = client.known().into_iter();
+    let known = known.filter(|one| one.endpoint == found.endpoint);
+    assert_eq!(known.map(|one| one.xaddrs).collect::<Vec<_>>(), [[xaddr]]);
+}
+
 /// A page in a browser cannot make its visitor's browser command a device: requests that it may send without
 /// preflight are refused.
 #[tokio::test]
@@ -289,16 +351,25 @@ fn multicaster(address: &str) -> socket2::Socket {
 }
 
 fn bye_of(endpoint: &str) -> String {
+    announcement("Bye", endpoint, "", 9)
+}
+
+fn hello_of(endpoint: &str, xaddr: &str, number: i64) -> String {
+    let content = format!("<d:XAddrs>{xaddr}</d:XAddrs><d:MetadataVersion>1</d:MetadataVersion>");
+    announcement("Hello", endpoint, &content, number)
+}
+
+fn announcement(kind: &str, endpoint: &str, content: &str, number: i64) -> String {
     let dialect = Dialect::V2009;
     let discovery = dialect.discovery();
     let seed = chappe_transport::seed_number().unwrap();
     format!(
         "<s:Envelope xmlns:s='http://www.w3.org/2003/05/soap-envelope' \
          xmlns:a='http://www.w3.org/2005/08/addressing' xmlns:d='{discovery}'><s:Header>\
-         <a:Action>{discovery}/Bye</a:Action><a:MessageID>urn:uuid:{seed}</a:MessageID>\
-         <a:To>{}</a:To><d:AppSequence InstanceId='4294967295' MessageNumber='9'/></s:Header>\
-         <s:Body><d:Bye><a:EndpointReference><a:Address>{endpoint}</a:Address>\
-         </a:EndpointReference></d:Bye></s:Body></s:Envelope>",
+         <a:Action>{discovery}/{kind}</a:Action><a:MessageID>urn:uuid:{seed}</a:MessageID>\
+         <a:To>{}</a:To><d:AppSequence InstanceId='4294967295' MessageNumber='{number}'/></s:Header>\
+         <s:Body><d:{kind}><a:EndpointReference><a:Address>{endpoint}</a:Address>\
+         </a:EndpointReference>{content}</d:{kind}></s:Body></s:Envelope>",
         dialect.multicast_to()
     )
 }

@@ -3,7 +3,10 @@
 //! Reading accepts any prefix; writing uses those of [`Dialect::prefixes`] and the caller's,
 //! declared on the envelope.
 
+use std::collections::BTreeSet;
+
 use chappe_soap::{Addressing, AddressingVersion, EndpointReference, Envelope};
+use chappe_xml::text::escape;
 use chappe_xml::{Element, Name, Namespace, Str};
 
 use super::{DropReason, Target};
@@ -121,6 +124,46 @@ impl MessageError {
             Self::NotUnderstood(_) => DropReason::NotUnderstood,
             Self::Invalid(_) => DropReason::Invalid,
         }
+    }
+}
+
+/// The tags of one match with all its parts, and its metadata version, in bytes.
+const MATCH_TAGS_BYTES: usize = 250;
+/// Bytes of a prefix with its colon and the space after a type, and of a prefix's declaration without its namespace.
+const PREFIX_BYTES: usize = 8;
+const DECLARATION_BYTES: usize = 20;
+/// Namespaces of types in the matches of one answer. Reason: more than all profiles of a site, and a writer or reader
+/// looks through them for each name.
+const NAMESPACES_MAX: usize = 1_024;
+
+/// Counts the text of matches before they are written, so that an answer that is too long is never built.
+#[derive(Debug, Default)]
+pub(super) struct MatchesSize<'t> {
+    /// At least the bytes of their text, and less than twice as many.
+    bytes: usize,
+    namespaces: BTreeSet<&'t str>,
+    escaped: String,
+}
+
+impl<'t> MatchesSize<'t> {
+    /// Adds a match. False if the matches are more than this, or have too many namespaces.
+    pub(super) fn add(&mut self, target: &'t Target, bytes_max: usize) -> bool {
+        let uris = target.scopes.iter().chain(&target.xaddrs);
+        self.escaped.clear();
+        for text in uris.chain([&target.endpoint.address]) {
+            escape(&mut self.escaped, text, false);
+            self.escaped.push(' ');
+        }
+        self.bytes += MATCH_TAGS_BYTES + self.escaped.len();
+        let parameters = target.endpoint.reference_parameters.iter();
+        self.bytes += parameters.map(|one| one.to_text().len()).sum::<usize>();
+        for name in &target.types {
+            self.bytes += PREFIX_BYTES + name.local.len();
+            if self.namespaces.insert(&name.namespace) {
+                self.bytes += DECLARATION_BYTES + name.namespace.len();
+            }
+        }
+        self.bytes <= bytes_max && self.namespaces.len() <= NAMESPACES_MAX
     }
 }
 
@@ -472,6 +515,57 @@ impl Writer<'_> {
                 return prefix.into();
             }
             number += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_matches_is_counted_before_it_is_written() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for _ in 0..500 {
+            let dialect = Dialect::ALL[random.usize(..2)];
+            let mut uris = || {
+                let count = random.usize(..4);
+                let uri = |_| Str::from("a&b<c>".repeat(random.usize(1..50)));
+                (0..count).map(uri).collect::<Vec<_>>()
+            };
+            let (scopes, xaddrs) = (uris(), uris());
+            let of = |number: usize| Target {
+                endpoint: EndpointReference::new(format!("urn:uuid:{number}")),
+                types: ["urn:one", "urn:other", "urn:third"]
+                    .into_iter()
+                    .take(number % 4)
+                    .map(|namespace| Name::new(namespace, "Type"))
+                    .collect(),
+                scopes: scopes.clone(),
+                xaddrs: xaddrs.clone(),
+                metadata_version: 1,
+            };
+            let targets: Vec<Target> = (0..random.usize(1..20)).map(of).collect();
+            let mut size = MatchesSize::default();
+            assert!(targets.iter().all(|target| size.add(target, usize::MAX)));
+            let text = |targets| {
+                let message = Message {
+                    dialect,
+                    message_id: "urn:a".into(),
+                    relates_to: None,
+                    to: None,
+                    reply_to: None,
+                    sequence: None,
+                    content: Content::ProbeMatches(targets),
+                };
+                message.to_envelope(&[]).to_text().len()
+            };
+            let (empty, counted) = (text(Vec::new()), size.bytes);
+            let written = text(targets) - empty;
+            assert!(
+                written <= counted + 20 && counted < 2 * written,
+                "{counted} counted, {written} written"
+            );
         }
     }
 }

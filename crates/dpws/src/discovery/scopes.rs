@@ -130,7 +130,7 @@ pub(crate) fn unknown_rule(dialect: Dialect) -> Fault {
         .map(|rule| rule.uri(dialect))
         .collect();
     let detail = Element::new(dialect.discovery_name("SupportedMatchingRules"));
-    fault.detail.push(detail.with_text(rules.join(" ")));
+    fault.detail.push(detail.with_text(rules.join(" ")).into());
     fault
 }
 

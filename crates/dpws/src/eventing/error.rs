@@ -78,10 +78,11 @@ impl EventingFault {
         };
         match self {
             Self::DeliveryModeRequestedUnavailable => {
-                fault.detail = vec![detail("SupportedDeliveryMode", DELIVERY_MODE_PUSH.into())];
+                fault.detail =
+                    vec![detail("SupportedDeliveryMode", DELIVERY_MODE_PUSH.into()).into()];
             }
             Self::FilteringRequestedUnavailable => {
-                fault.detail = vec![detail("SupportedDialect", filter_dialect(dialect))];
+                fault.detail = vec![detail("SupportedDialect", filter_dialect(dialect)).into()];
             }
             _ => {}
         }

@@ -241,14 +241,14 @@ impl Device {
                 body: body.into_iter().collect(),
             }),
             Err(fault) => {
-                let detail = fault.detail.first().map(|detail| &detail.name);
+                let detail = fault.detail.first().map(Body::name);
                 let mut faults = pending.faults.iter();
                 let declared = faults.find(|(element, _)| Some(element) == detail);
-                let mut envelope = exchange::fault(&pending.request, &fault, urn);
+                let mut envelope = exchange::typed_fault(&pending.request, &fault, urn);
                 if let Some((_, action)) = declared {
-                    envelope.addressing.action = action.clone();
+                    envelope.head.addressing.action = action.clone();
                 }
-                Reply::message(envelope)
+                Reply::lazy(envelope)
             }
         };
         self.reply(token, reply);

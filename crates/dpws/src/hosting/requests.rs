@@ -119,7 +119,7 @@ impl Device {
         let trees = body.into_iter().map(Body::into_element);
         request.envelope.body = match trees.collect() {
             Ok(trees) => trees,
-            Err(error) => return self.unreadable(token, peer, &error),
+            Err(error) => return self.unreadable(token, peer, &error.into()),
         };
         match (resource, &*action) {
             (Resource::Manager | Resource::Service(_), _) if eventing => {

@@ -12,6 +12,8 @@ use chappe_dpws::Dialect;
 use chappe_dpws::discovery::client::{Command, Event};
 use chappe_dpws::discovery::target_service::{Command as TargetCommand, Event as TargetEvent};
 use chappe_dpws::discovery::{Content, DropReason, Message, Probe, Target};
+use chappe_dpws::eventing::message::{Subscribe, action};
+use chappe_dpws::exchange::request;
 use chappe_soap::EndpointReference;
 use chappe_xml::Name;
 
@@ -79,6 +81,45 @@ fn flooding_client_does_not_silence_its_subnet() {
             "the flooding host is limited to its rate"
         );
     }
+}
+
+/// Subscribe is a message of HTTP alone.
+#[test]
+fn thousand_subscribes_by_datagram_get_no_answer_and_delay_no_probe() {
+    let mut network = Network::new(6, Faults::NONE);
+    let target = network.target(host(2), "urn:uuid:asked", |_| {});
+    network.command_target(target, TargetCommand::Start);
+    network.run(Duration::from_secs(5));
+    let version = Dialect::V2009.addressing();
+    let to = EndpointReference::new("urn:uuid:asked");
+    let message = Subscribe {
+        end_to: None,
+        mode: None,
+        notify_to: Some(EndpointReference::new("soap.udp://192.0.2.66:3702")),
+        expires: None,
+        filter: None,
+        tree: Ok(None),
+    };
+    let (sent, flood) = (network.sent.len(), 1_000);
+    for number in 0..flood {
+        let id = format!("urn:uuid:00000000-0000-4000-8000-{number:012}");
+        let envelope = request(version, &to, action::SUBSCRIBE, id);
+        let envelope = envelope.with_body(message.to_element(version));
+        let is_multicast = number % 2 == 0;
+        let bytes = envelope.to_text().into_bytes();
+        network.inject(target, of_subnet(66), is_multicast, &bytes);
+    }
+    assert_eq!(network.sent.len(), sent);
+    let drops = network.target_machine(target).drops();
+    let reasons = [DropReason::NotDiscovery, DropReason::RateLimited];
+    let counted: u64 = reasons.map(|reason| drops.count(reason)).iter().sum();
+    assert_eq!(counted, flood, "{drops:?}");
+    let probe = datagram(100_000, Content::Probe(Probe::default()));
+    network.inject(target, of_subnet(10), true, &probe);
+    network.run(Duration::from_secs(1));
+    let answered = |event: &TargetEvent| matches!(event, TargetEvent::Answered { to, .. } if *to == of_subnet(10));
+    let mut events = network.target_events.iter();
+    assert!(events.any(|(_, event)| answered(event)));
 }
 
 #[test]

@@ -141,37 +141,10 @@ fn a_proxy_silences_multicast_only_by_command() {
         sent.count()
     };
     // Anybody's claim to be a proxy is an event, once.
-    let hello = |endpoint: &str, id: u32| {
-        let own = Target {
-            types: vec![Dialect::V2009.proxy_type()],
-            xaddrs: vec![format!("http://{}:8474/", host(66).ip()).into()],
-            endpoint: EndpointReference::new(endpoint.to_owned()),
-            ..Target::default()
-        };
-        let message = Message {
-            dialect: Dialect::V2009,
-            message_id: format!("urn:p:{id}").into(),
-            relates_to: None,
-            to: None,
-            reply_to: None,
-            sequence: None,
-            content: Content::Hello(own),
-        };
-        Input::Receive(Inbound {
-            from: host(66),
-            interface: 1,
-            multicast: false,
-            bytes: message.to_envelope(&[]).to_text().into_bytes(),
-        })
-    };
     let mut events = 0;
     for id in 0..40 {
-        let outputs = harness.input(hello(&format!("urn:{}", id % 20), id));
-        let outputs = outputs.expect("no violation");
-        let proxies = outputs
-            .iter()
-            .filter(|output| matches!(output, Output::Event(client::Event::Proxy { .. })));
-        events += proxies.count();
+        let outputs = harness.input(hello_of_proxy(&format!("urn:{}", id % 20), 8_474, id));
+        events += reported(&outputs.expect("no violation"));
     }
     assert_eq!(events, 8, "the flood is bounded");
     assert_eq!(harness.machine().all_known().count(), 0);
@@ -189,6 +162,85 @@ fn a_proxy_silences_multicast_only_by_command() {
             .input(Input::Command(probe(2)))
             .expect("no violation");
         assert_eq!(multicasts(&asked), expected);
+    }
+}
+
+/// The Hello of a discovery proxy at a port of host 66.
+fn hello_of_proxy(endpoint: &str, port: u32, id: u32) -> Input<Inbound, client::Command> {
+    let own = Target {
+        types: vec![Dialect::V2009.proxy_type()],
+        xaddrs: vec![format!("http://{}:{port}/", host(66).ip()).into()],
+        endpoint: EndpointReference::new(endpoint.to_owned()),
+        ..Target::default()
+    };
+    of_proxy(Content::Hello(own), id)
+}
+
+fn of_proxy(content: Content, id: u32) -> Input<Inbound, client::Command> {
+    let message = Message {
+        dialect: Dialect::V2009,
+        message_id: format!("urn:p:{id}").into(),
+        relates_to: None,
+        to: None,
+        reply_to: None,
+        sequence: None,
+        content,
+    };
+    Input::Receive(Inbound {
+        from: host(66),
+        interface: 1,
+        multicast: false,
+        bytes: message.to_envelope(&[]).to_text().into_bytes(),
+    })
+}
+
+/// The number of reports of discovery proxies.
+fn reported(outputs: &[Output<Outbound, client::Event>]) -> usize {
+    let is_proxy =
+        |output: &&Output<_, _>| matches!(output, Output::Event(client::Event::Proxy { .. }));
+    outputs.iter().filter(is_proxy).count()
+}
+
+/// Each report makes the application connect, so a sender cannot cause one with every message: neither by another
+/// address of one endpoint each time, nor by a Bye before each.
+#[test]
+fn reports_of_one_sender_are_limited_by_rate() {
+    for says_bye in [false, true] {
+        let config = client::Config::new(vec![interface(1, host(1).ip())], 7);
+        let mut harness = Harness::new(Client::new(config, sender_host_only), 7);
+        let mut events = 0;
+        for id in 0..100 {
+            let outputs = harness.input(hello_of_proxy("urn:one", 20_000 + id, id));
+            events += reported(&outputs.expect("no violation"));
+            if says_bye {
+                let leaving = Target {
+                    endpoint: EndpointReference::new("urn:one".to_owned()),
+                    ..Target::default()
+                };
+                harness
+                    .input(of_proxy(Content::Bye(leaving), 1_000 + id))
+                    .expect("no violation");
+            }
+            harness
+                .advance(Duration::from_millis(50))
+                .expect("no violation");
+        }
+        assert_eq!(events, 8 + 4, "eight at once, and one a second for 5 s");
+        harness
+            .advance(Duration::from_secs(1))
+            .expect("no violation");
+        let outputs = harness.input(hello_of_proxy("urn:one", 9, 101));
+        assert_eq!(reported(&outputs.expect("no violation")), 1);
+        // The application could not use it, and wants to hear it again.
+        let endpoint = Str::from("urn:one");
+        harness
+            .input(Input::Command(client::Command::Forget { endpoint }))
+            .expect("no violation");
+        harness
+            .advance(Duration::from_secs(1))
+            .expect("no violation");
+        let outputs = harness.input(hello_of_proxy("urn:one", 9, 102));
+        assert_eq!(reported(&outputs.expect("no violation")), 1);
     }
 }
 

@@ -254,6 +254,50 @@ fn multicast_is_answered_with_the_proxys_hello_and_nothing_is_amplified() {
     }
 }
 
+/// Answers of 37 MB to requests of 600 bytes would fill the memory of a proxy whose clients do not read.
+#[test]
+fn matches_that_are_too_long_are_never_written() {
+    let mut site = Site::new(|_| {});
+    let scoped = |number: usize, scope: &str| Target {
+        scopes: vec![scope.to_owned().into(); 4],
+        ..target(&format!("urn:device:{number:04}"), host(66))
+    };
+    // Each `&` is written as five bytes: 210 devices fit into 4 MiB, 1,000 do not.
+    let scope = "&".repeat(900);
+    for (devices, fits) in [(210, true), (1_000, false)] {
+        for number in 0..devices {
+            let message = site.message(Dialect::V2009, Content::Hello(scoped(number, &scope)));
+            assert_eq!(site.post(host(66), None, &message).status, 202);
+        }
+        let message = site.message(Dialect::V2009, Content::Probe(Probe::default()));
+        let reply = site.post(host(9), None, &message);
+        let envelope = reply.envelope().expect("a message");
+        if fits {
+            let bytes = envelope.to_text().len();
+            assert!((3_800_000..4 << 20).contains(&bytes), "{bytes}");
+            assert_eq!(
+                envelope.body().expect("matches").elements().count(),
+                devices
+            );
+            continue;
+        }
+        assert_eq!(reply.status, 400);
+        let fault = envelope.fault().expect("a fault").to_string();
+        assert!(fault.contains("ask for types or scopes"), "{fault}");
+        assert_eq!(site.drops(DropReason::TooLarge), 1);
+    }
+    // A datagram gets the proxy's Hello, and the proxy has written nothing else for it: answers are numbered.
+    let number = |answers: &[(SocketAddr, Message, usize)]| {
+        let sequence = answers[0].1.sequence.as_ref().expect("a sequence");
+        sequence.message_number
+    };
+    let mut asked = |content| sent(&site.datagram(host(9), false, content));
+    let before = asked(Content::Resolve(EndpointReference::new("urn:nobody")));
+    let after = asked(Content::Probe(Probe::default()));
+    assert!(matches!(after[0].1.content, Content::Hello(_)));
+    assert_eq!(number(&after), number(&before) + 1);
+}
+
 #[test]
 fn a_dropped_search_for_the_proxy_itself_is_counted() {
     let mut site = Site::new(|_| {});

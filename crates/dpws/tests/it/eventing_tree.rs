@@ -65,6 +65,10 @@ impl World {
     }
 
     fn send_subscribe(&mut self, host: u8, message: Element) -> SubscribeResponse {
+        self.try_subscribe(host, message).expect("granted")
+    }
+
+    fn try_subscribe(&mut self, host: u8, message: Element) -> Option<SubscribeResponse> {
         let version = Dialect::V2009.addressing();
         let to = EndpointReference::new(format!("{BASE}/thermometer"));
         let envelope = request(version, &to, action::SUBSCRIBE, "urn:uuid:1").with_body(message);
@@ -80,7 +84,8 @@ impl World {
             _ => None,
         });
         let answer = Envelope::parse(answer.unwrap().to_text().as_bytes()).unwrap();
-        SubscribeResponse::from_element(version, answer.body().unwrap()).unwrap()
+        let body = answer.body().filter(|_| answer.fault().is_none())?;
+        Some(SubscribeResponse::from_element(version, body).unwrap())
     }
 
     fn subscribe(&mut self, host: u8, tree: Option<TreePeer>) -> SubscribeResponse {
@@ -281,6 +286,40 @@ fn unproven_sinks_are_not_listed() {
     world.notify();
     assert!(world.spread().is_none());
     assert_eq!(world.notified().len(), 5);
+}
+
+/// A proof and an event are datagrams to the address that a subscription names.
+#[test]
+fn thousand_subscriptions_of_one_peer_cause_few_datagrams() {
+    let limit = SourceConfig::default().subscriptions_per_peer_max;
+    let mut world = World::new();
+    world.subscribe(2, Some(peer(2)));
+    world.report_proof(peer(2), true);
+    let mut proofs = Vec::new();
+    for number in 0..1_000_u16 {
+        let [high, low] = number.to_be_bytes();
+        let claimed = TreePeer {
+            key: [high.wrapping_add(3), low].repeat(16).try_into().unwrap(),
+            address: ([192, 0, 2, 1], 10_000 + number).into(),
+        };
+        let sink = TreeSink {
+            peer: claimed,
+            criticality: 255,
+        };
+        let message = subscribe_message(1, Some(sink));
+        world.try_subscribe(1, message.to_element(Dialect::V2009.addressing()));
+        proofs.extend(world.proof_requests());
+    }
+    assert_eq!(proofs.len(), limit);
+    for claimed in proofs {
+        world.report_proof(claimed, true);
+        let members = world.members().unwrap();
+        assert!(members.contains(&peer(2)) && members.len() <= limit + 1);
+    }
+    // One event is one spreading, however many sinks it has.
+    world.notify();
+    assert!(world.spread().is_some());
+    assert!(world.notified().is_empty());
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::body::{RawEvent, ValueSlot};
+use super::event::{RawEvent, ValueSlot};
 use super::{Decoder, StreamReader};
 use crate::bits::{BitReader, Packing};
 use crate::channels::Channels;

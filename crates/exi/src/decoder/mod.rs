@@ -2,6 +2,9 @@
 
 mod block;
 mod body;
+mod content;
+mod event;
+mod value;
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -17,7 +20,7 @@ use crate::options::{Options, SchemaId};
 use crate::schema::Schema;
 use crate::tables::ValuePartitions;
 use block::Block;
-use body::RawEvent;
+use event::RawEvent;
 
 /// Decodes consecutive streams of one schema and reuses its tables and buffers.
 ///
@@ -343,7 +346,7 @@ impl<'s> StreamReader<'_, 's> {
             return Err(error.clone());
         }
         match self.advance() {
-            Ok(true) => Ok(body::current_event(self.decoder)),
+            Ok(true) => Ok(event::current_event(self.decoder)),
             Ok(false) => Ok(None),
             Err(cause) => Err(self.fail(cause)),
         }

@@ -34,7 +34,7 @@ pub struct StreamConfig {
     /// The key of an element, with placeholders as in `name`. Default: the stream has no keys.
     #[schemars(with = "Option<String>")]
     pub key: Option<Spanned<String>>,
-    /// What a key identifies. Default: the placeholder of `key` if it is one, otherwise "key".
+    /// The subject that a key identifies. Default: the placeholder of `key` if it is one, otherwise "key".
     pub subject: Option<String>,
     /// Named values for placeholders: a path for each.
     #[serde(default)]

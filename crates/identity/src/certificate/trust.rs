@@ -1,5 +1,6 @@
 //! Which certificates may sign: trusted roots, chains, extended usages, revocation lists.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use rustls_pki_types::pem::PemObject as _;
@@ -9,6 +10,8 @@ use webpki::{
     ExtendedKeyUsageValidator, KeyPurposeId, KeyPurposeIdIter, OwnedCertRevocationList,
     RevocationCheckDepth, RevocationOptionsBuilder, UnknownStatusPolicy, anchor_from_trusted_cert,
 };
+
+use crate::der::issued_at;
 
 use super::{CERTIFICATE_BYTES_MAX, Certificate, CertificateError};
 
@@ -76,8 +79,8 @@ impl TrustStore {
         })
     }
 
-    /// Adds the revocation lists of PEM text. From then on a list that has expired refuses all
-    /// certificates that it covers.
+    /// Adds the revocation lists of PEM text; of several that cover a certificate, the latest one counts. From then on a
+    /// list that has expired refuses all certificates that it covers.
     ///
     /// # Errors
     /// No list, a malformed one, or a delta or indirect list.
@@ -86,8 +89,11 @@ impl TrustStore {
         text: &str,
         status: RevocationStatus,
     ) -> Result<Self, CertificateError> {
-        for list in CertificateRevocationListDer::pem_slice_iter(text.as_bytes()) {
-            let list = list.map_err(|_| CertificateError::Pem("the PEM text is malformed"))?;
+        let lists: Result<Vec<_>, _> =
+            CertificateRevocationListDer::pem_slice_iter(text.as_bytes()).collect();
+        let mut lists = lists.map_err(|_| CertificateError::Pem("the PEM text is malformed"))?;
+        lists.sort_by_cached_key(|list| Reverse(issued_at(list)));
+        for list in lists {
             let list = OwnedCertRevocationList::from_der(&list);
             let list = list.map_err(|_| CertificateError::RevocationList)?;
             self.lists.push(CertRevocationList::Owned(list));

@@ -30,6 +30,7 @@ pub(crate) fn run(flags: Bench, json: bool) -> Outcome {
     let settings = Settings {
         quick: flags.quick,
         only: flags.only.clone(),
+        sizes: flags.sizes.clone(),
         seed: flags.seed,
         program: flags.program.clone(),
         progress: |what| output::note(format_args!("bench: {what}")),

@@ -3,7 +3,8 @@
 //! Source: "Evaluating the Performance of DPWS in a Body Area Network", repeated with today's stacks: the typed library at
 //! both ends, gSOAP at both ends without and with WS-Addressing, zeep as a client of our device, sdc11073 with its own
 //! messages. Client and server are separate processes on one processor. The floors are raw TCP with as many bytes, heads
-//! of HTTP included, and bare HTTP with bodies as large. Our client calls with text and with EXI.
+//! of HTTP included, and bare HTTP with bodies as large. Our client calls with text, with EXI, and
+//! with text over TLS, whose bytes are given as those of the text.
 //!
 //! `one way` is the time until the server's operation is called with the whole message; the answer, which is small,
 //! carries it.
@@ -161,8 +162,12 @@ fn measure(
     }
     let (name, kind) = (stack.name(), connection.name());
     (settings.progress)(&format!("{name}, {kind} connections, {}", place.name()));
+    let bytes = {
+        let readable = stack.readable();
+        let (_server, address) = peers.serve(readable, place)?;
+        bytes(peers, readable, &address, connection, loads)?
+    };
     let (_server, address) = peers.serve(stack, place)?;
-    let bytes = bytes(peers, stack, &address, connection, loads)?;
     let frames = frames(peers, place, stack, &address, loads)?;
     let calls = peers.call(stack, &address, connection, rounds, loads)?;
     let floor = |floor: Stack, sizes: fn(&Bytes) -> Load| {

@@ -11,6 +11,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 
 use bytes::Bytes;
 use chappe_device::client::{CallError, HostedService, Search};
+use chappe_device::tls::Mutual;
 use chappe_device::{ClientOptions, Device, DeviceClient, Key, Message, Selection, Service};
 use chappe_identity::{AddressPolicy, Contact, Prefix};
 use chappe_transport::http::{
@@ -63,6 +64,21 @@ fn now() -> i64 {
     i64::try_from(monotonic_ns()).unwrap_or(i64::MAX)
 }
 
+/// How messages of the typed library cross the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Text,
+    /// From the second message on.
+    Exi,
+    /// Text over TLS.
+    Tls,
+}
+
+/// The device's key, by which its client knows its certificate.
+fn key() -> Key {
+    Key::from(chappe_identity::Key::from_seed([25; 32]))
+}
+
 /// Runs `serve STACK ADDRESS`, or `call STACK ADDRESS kept|new ROUNDS LOAD...`.
 pub(crate) fn run(arguments: &[OsString]) -> Result<(), Error> {
     let arguments: Vec<&str> = arguments.iter().filter_map(|it| it.to_str()).collect();
@@ -71,7 +87,8 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<(), Error> {
         ["serve", stack, address] => {
             let address: IpAddr = address.parse().map_err(|_| unknown())?;
             match *stack {
-                "chappe" => runtime()?.block_on(serve_device(address)),
+                "chappe" => runtime()?.block_on(serve_device(address, Form::Text)),
+                "chappe-tls" => runtime()?.block_on(serve_device(address, Form::Tls)),
                 "http" => runtime()?.block_on(serve_http(address)),
                 "tcp" => serve_tcp(address),
                 _ => Err(unknown()),
@@ -86,8 +103,9 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<(), Error> {
                 loads: loads?,
             };
             match *stack {
-                "chappe" => runtime()?.block_on(calls.device(false)),
-                "chappe-exi" => runtime()?.block_on(calls.device(true)),
+                "chappe" => runtime()?.block_on(calls.device(Form::Text)),
+                "chappe-exi" => runtime()?.block_on(calls.device(Form::Exi)),
+                "chappe-tls" => runtime()?.block_on(calls.device(Form::Tls)),
                 "http" => runtime()?.block_on(calls.http()),
                 "tcp" => runtime()?.block_on(calls.tcp()),
                 _ => Err(unknown()),
@@ -108,7 +126,7 @@ fn ready(address: SocketAddr) {
     println!("ready {address}");
 }
 
-async fn serve_device(address: IpAddr) -> Result<(), Error> {
+async fn serve_device(address: IpAddr, form: Form) -> Result<(), Error> {
     let failed = Error::failed("starting the device");
     let mut service = Service::new("https://chappe.example/study", "Study");
     service.operation("TakeIntegers", async |asked: Integers| {
@@ -117,15 +135,15 @@ async fn serve_device(address: IpAddr) -> Result<(), Error> {
     service.operation("TakeCharacters", async |asked: Characters| {
         Ok::<_, Infallible>(Taken::now(asked.text.len()))
     });
-    let key = chappe_identity::Key::from_seed([25; 32]);
-    let device = Device::new(Key::from(key))
+    let mut device = Device::new(key())
         .model("Chappe", "bench")
         .name("study")
         .service(service)
-        .addresses([address])
-        .start()
-        .await
-        .map_err(failed)?;
+        .addresses([address]);
+    if form == Form::Tls {
+        device = device.tls(&key().tls(&[]));
+    }
+    let device = device.start().await.map_err(failed)?;
     for address in device.host().addresses() {
         ready(address);
     }
@@ -243,24 +261,30 @@ impl Calls {
         }
     }
 
-    /// Calls the device; the messages are EXI from the second one on, or text.
-    async fn device(&self, exi: bool) -> Result<(), Error> {
+    /// Calls the device.
+    async fn device(&self, form: Form) -> Result<(), Error> {
         let own = route_source(self.address).map_err(Error::io("finding the own address"))?;
         let options = ClientOptions {
             selection: Selection::Addresses(vec![own]),
             // The device names its own address, whatever the relay's.
             policy: AddressPolicy::default().allow(Prefix::new(self.address.ip(), 0)),
             http: ClientLimits {
-                exi,
+                exi: form == Form::Exi,
                 ..self.limits()
             },
             probe_period: None,
             liveness_period: None,
+            tls: (form == Form::Tls).then(|| {
+                let device = key().tls(&[]).fingerprint();
+                Mutual::anonymous()
+                    .trust(device.into_iter().collect())
+                    .security()
+            }),
             ..ClientOptions::default()
         };
         let client = DeviceClient::start(options, Drops::default());
         let client = client.map_err(Error::failed("starting the client"))?;
-        let service = self.service(&client).await?;
+        let service = self.service(&client, form).await?;
         for load in &self.loads {
             match *load {
                 Load::Integers(count) => {
@@ -284,9 +308,10 @@ impl Calls {
     }
 
     /// The device's service, at the address that was given: a relay may be in front of it.
-    async fn service(&self, client: &DeviceClient) -> Result<HostedService, Error> {
+    async fn service(&self, client: &DeviceClient, form: Form) -> Result<HostedService, Error> {
         let what = "describing the device";
-        let address = format!("http://{}/device", self.address);
+        let scheme = if form == Form::Tls { "https" } else { "http" };
+        let address = format!("{scheme}://{}/device", self.address);
         let contact = Contact::parse(&address, 0).map_err(Error::failed(what))?;
         let found = client.search_by_http(&contact, &Search::default()).await;
         let found = found.map_err(Error::failed(what))?;

@@ -77,6 +77,9 @@ const HTTP_MOST: f64 = 1.5;
 /// The largest share of the bytes as EXI in those as text.
 const EXI_MOST: [(Load, f64); 2] = [(Load::Integers(1), 0.55), (Load::Integers(100), 0.3)];
 
+/// The largest round trip over TLS in those without it, on a kept connection.
+const TLS_MOST: f64 = 1.5;
+
 /// Adds table, figures, rows and targets.
 pub(super) fn write(measured: &[Measured], report: &mut Report) {
     report.tables.insert("calls".to_owned(), table(measured));
@@ -248,6 +251,12 @@ fn targets(measured: &[Measured], report: &mut Report) {
         let measured = (100.0 * own.share_above_tcp(), "%");
         let name = format!("share above raw TCP of {load}");
         report.compare(name, measured, share, Limit::AtMost(1.0));
+        if let Some(tls) = find(Stack::ChappeTls, load) {
+            let reference = Reference::new("without TLS", own.own.round_trip_us);
+            let measured = (tls.own.round_trip_us, "us");
+            let name = format!("round trip of {load} over TLS, p50");
+            report.target(name, measured, reference, Limit::AtMost(TLS_MOST));
+        }
     }
 }
 

@@ -21,6 +21,8 @@ pub(super) enum Stack {
     Chappe,
     /// The same as EXI.
     ChappeExi,
+    /// The same as text over TLS, where the client has no certificate.
+    ChappeTls,
     /// gSOAP at both ends, without WS-Addressing.
     Gsoap,
     /// gSOAP at both ends, with its plugin for WS-Addressing.
@@ -31,9 +33,10 @@ pub(super) enum Stack {
 
 impl Stack {
     /// All that call by SOAP.
-    pub(super) const SOAP: [Self; 5] = [
+    pub(super) const SOAP: [Self; 6] = [
         Self::Chappe,
         Self::ChappeExi,
+        Self::ChappeTls,
         Self::Gsoap,
         Self::GsoapAddressing,
         Self::Zeep,
@@ -45,6 +48,7 @@ impl Stack {
             Self::Http => "http",
             Self::Chappe => "chappe",
             Self::ChappeExi => "chappe-exi",
+            Self::ChappeTls => "chappe-tls",
             Self::Gsoap => "gsoap",
             Self::GsoapAddressing => "gsoap-addressing",
             Self::Zeep => "zeep",
@@ -55,6 +59,14 @@ impl Stack {
     pub(super) fn server(self) -> Self {
         match self {
             Self::ChappeExi | Self::Zeep => Self::Chappe,
+            stack => stack,
+        }
+    }
+
+    /// The stack that sends the same messages such that a relay can read them.
+    pub(super) fn readable(self) -> Self {
+        match self {
+            Self::ChappeTls => Self::Chappe,
             stack => stack,
         }
     }
@@ -103,7 +115,7 @@ impl Peers {
         match stack {
             Stack::Gsoap | Stack::GsoapAddressing => self.gsoap.as_ref().err(),
             Stack::Zeep => self.zeep.as_ref().err(),
-            Stack::Tcp | Stack::Http | Stack::Chappe | Stack::ChappeExi => None,
+            Stack::Tcp | Stack::Http | Stack::Chappe | Stack::ChappeExi | Stack::ChappeTls => None,
         }
         .map(String::as_str)
     }
@@ -112,7 +124,7 @@ impl Peers {
     fn command(&self, stack: Stack, words: &[&str]) -> Result<Command, Error> {
         let missing = |reason: &String| Error::Failed(format!("{}: {reason}", stack.name()));
         let programs = match stack {
-            Stack::Tcp | Stack::Http | Stack::Chappe | Stack::ChappeExi => {
+            Stack::Tcp | Stack::Http | Stack::Chappe | Stack::ChappeExi | Stack::ChappeTls => {
                 let mut own = vec![words[0], stack.name()];
                 own.extend(&words[1..]);
                 return command(&own);

@@ -32,6 +32,8 @@ mod unsafe_tap;
 
 use crate::{Error, Report, Settings};
 
+/// The scenario.
+pub(crate) const NAME: &str = "napa";
 /// The part that needs no network, and the one next to another program.
 const SIMULATION: &str = "simulation";
 const DDSPERF: &str = "ddsperf";
@@ -45,7 +47,16 @@ pub(crate) fn parts() -> Vec<&'static str> {
 
 /// Runs the selected parts.
 pub(crate) fn run(settings: &Settings) -> Result<Report, Error> {
-    let mut report = Report::new("napa", settings.seed);
+    let mut report = Report::new(NAME, settings.seed);
+    if let Some(size) = settings
+        .sizes
+        .iter()
+        .find(|it| !carriers::SIZES.contains(it))
+    {
+        let sizes = carriers::SIZES.map(|it| it.to_string()).join(", ");
+        let what = format!("{NAME} has no size {size}; its sizes of samples are {sizes}");
+        return Err(Error::Failed(what));
+    }
     let wanted = |part: &str| settings.only.is_empty() || settings.only.iter().any(|it| it == part);
     let carriers = || {
         let all = carriers::Carrier::ALL.iter();

@@ -119,7 +119,12 @@ async fn acknowledged(http: &Client, streams: &Contact, device: &str) -> Result<
     let answer = http.get(streams).await.map_err(Error::failed(what))?;
     let answer: Value = serde_json::from_slice(&answer.body).map_err(Error::failed(what))?;
     let mut all = answer["streams"].as_array().into_iter().flatten();
-    Ok(all.any(|stream| stream["source"] == device && stream["last"].as_u64() > Some(0)))
+    // The key of a device has its endpoint at its end.
+    let is_of_device = |stream: &Value| {
+        let source = stream["source"].as_str();
+        source.is_some_and(|source| source.ends_with(device))
+    };
+    Ok(all.any(|stream| is_of_device(stream) && stream["last"].as_u64() > Some(0)))
 }
 
 fn device(

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct AccountRules {
     /// Percent of `log.max_bytes` that the streams of one account keep while others need the room. When the
     /// log is full, the account that is furthest above its share loses its oldest elements first. An account
-    /// may keep more while the log has room. What it publishes in the registry may have as many percent of
-    /// `registry.max_bytes`, and its changes as many percent of the audit stream.
+    /// may keep more while the log has room. The same percentages limit its entities in the registry, of
+    /// `registry.max_bytes`, and its changes, of the audit stream.
     #[schemars(range(min = 1, max = 100))]
     pub bytes_percent: u8,
     /// Percent of `log.max_streams` that one account may define, and of the room for their definitions; further

@@ -17,8 +17,8 @@ use super::MaxBytes;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DeviceRules {
-    /// Devices to exclude, each entry by `endpoint`, `name`, `type` or `scope`, or several of them,
-    /// which must all match: the node neither subscribes to them nor registers them. Their streams
+    /// Devices to exclude. An entry has an `endpoint`, `name`, `type` or `scope`, or several of these, which
+    /// must then all match. The node neither subscribes to these devices nor registers them. Their streams
     /// keep their elements. `chappe device exclude` adds entries to a running node.
     pub exclude: Vec<DevicePattern>,
     /// Seconds for which a device must have been gone before a newcomer takes its place and
@@ -57,7 +57,7 @@ pub struct DeviceTls {
     /// File of the authorities (PEM) that sign certificates of devices; empty: none. A certificate must name the
     /// endpoint of its device, or the address or host name at which it is reached. Relative to this file.
     pub authorities: PathBuf,
-    /// Fingerprints (SHA-256) of certificates of devices that are trusted whatever their names and dates.
+    /// Fingerprints (SHA-256) of device certificates to trust, whatever their names and dates.
     #[schemars(extend("items" = {"type": "string", "pattern": "^[0-9a-fA-F:]{64,95}$"}))]
     pub fingerprints: Vec<String>,
     /// File of the certificate (PEM) that the node shows to devices, followed by its chain; empty: one is made from

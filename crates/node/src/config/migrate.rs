@@ -1,15 +1,20 @@
-//! Brings a configuration to the current form, with its comments and its order.
+//! Brings a configuration to the current form, with its comments, its order, its line ends and its byte order mark.
 //!
 //! These former forms are known: `[[dds.publish]]` and `[[dds.subscribe]]`
 //! become files of exporters and wrappers, and `dds.library` goes. The file is not checked otherwise.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use chappe_stream::{NameError, check_name};
-use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Key, Table, Value, value};
+use toml_edit::{
+    Array, ArrayOfTables, DocumentMut, Item, Key, RawString, Table, TableLike, Value, value,
+};
 
 use super::{ConfigError, Problem, SCHEMA_VERSION, newer};
+
+/// The byte order mark, which some editors put before a text.
+const MARK: &str = "\u{feff}";
 
 /// A configuration in the current form.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,8 +30,8 @@ pub struct Migration {
 /// Brings the configuration `text` of the file `path` to the current form.
 ///
 /// # Errors
-/// It is not TOML, a newer program wrote it, or a table that is to become a file does not say of which stream, or names none that
-/// can be.
+/// It is not TOML, a newer program wrote it, or a table that is to become a file is none, does not say of which stream, or names
+/// none that can be.
 pub fn migrate(path: &Path, text: &str) -> Result<Migration, ConfigError> {
     let fault = |key: Option<&str>, message: String, hint: &str| ConfigError {
         problems: vec![Problem {
@@ -70,21 +75,65 @@ pub fn migrate(path: &Path, text: &str) -> Result<Migration, ConfigError> {
             let change = "removed dds.library: there is one DDS library";
             migration.changes.push(change.to_owned());
         }
-        for table in tables(dds.remove("publish")) {
+        for name in ["publish", "subscribe"] {
+            let item = dds.get(name).and_then(Item::as_array);
+            if item.is_some_and(Array::is_empty) {
+                dds.remove(name);
+                migration
+                    .changes
+                    .push(format!("removed dds.{name}: it is empty"));
+            }
+        }
+        let not_tables = |key: &str| {
+            let message = "it is not an array of tables".to_owned();
+            fault(Some(key), message, "remove it, or write [[dds.publish]]")
+        };
+        let published = tables(dds, "publish").ok_or_else(|| not_tables("dds.publish"))?;
+        let subscribed = tables(dds, "subscribe").ok_or_else(|| not_tables("dds.subscribe"))?;
+        for table in published {
             let (stream, text) = exporter(table).ok_or_else(|| without_stream("dds.publish"))?;
             check_name(&stream).map_err(|error| misnamed("dds.publish", &error))?;
             let path = names.path(&exporters, &stream);
             migration.add("[[dds.publish]]", path, &stream, text);
         }
-        for table in tables(dds.remove("subscribe")) {
+        for table in subscribed {
             let (stream, text) = wrapper(table).ok_or_else(|| without_stream("dds.subscribe"))?;
             check_name(&stream).map_err(|error| misnamed("dds.subscribe", &error))?;
             let path = names.path(&wrappers, &stream);
             migration.add("[[dds.subscribe]]", path, &stream, text);
         }
     }
-    migration.text = document.to_string();
+    // Without changes the text stays as it is, to the byte.
+    let lines = Lines::of(text);
+    migration.text = match migration.changes.is_empty() {
+        true => text.to_owned(),
+        false => format!("{}{}", lines.mark, lines.ended(&document.to_string())),
+    };
+    for (_, text) in &mut migration.files {
+        *text = lines.ended(text);
+    }
     Ok(migration)
+}
+
+/// How the lines of a file end, and what precedes the first.
+struct Lines {
+    mark: &'static str,
+    end: &'static str,
+}
+
+impl Lines {
+    fn of(text: &str) -> Self {
+        let (all, long) = (text.matches('\n').count(), text.matches("\r\n").count());
+        Self {
+            mark: if text.starts_with(MARK) { MARK } else { "" },
+            end: if 2 * long > all { "\r\n" } else { "\n" },
+        }
+    }
+
+    /// The text with these ends; the parser keeps some and not others.
+    fn ended(&self, text: &str) -> String {
+        text.replace("\r\n", "\n").replace('\n', self.end)
+    }
 }
 
 impl Migration {
@@ -119,19 +168,84 @@ impl Names {
     }
 }
 
-fn tables(item: Option<Item>) -> ArrayOfTables {
-    item.and_then(|item| item.into_array_of_tables().ok())
-        .unwrap_or_default()
+/// Takes the tables of a key, each after the comments that concern it; `None` if it has another value.
+///
+/// A comment within an array concerns the table before it on its line, or else the one that follows.
+fn tables(dds: &mut dyn TableLike, name: &str) -> Option<Vec<Table>> {
+    let Some((key, item)) = dds.get_key_value(name) else {
+        return Some(Vec::new());
+    };
+    let mut notes = Notes::default();
+    if let Some(array) = item.as_array() {
+        notes.add(0, text(key.leaf_decor().prefix()));
+        for (index, value) in array.iter().enumerate() {
+            let (same_line, others) = divided(text(value.decor().prefix()));
+            notes.add(index.saturating_sub(1), same_line);
+            notes.add(index, others);
+            notes.within(index, value);
+            notes.add(index, text(value.decor().suffix()));
+        }
+        let last = array.len().saturating_sub(1);
+        notes.add(last, array.trailing().as_str().unwrap_or_default());
+        notes.add(last, text(array.decor().suffix()));
+    }
+    let tables = dds.remove(name)?.into_array_of_tables().ok()?;
+    let mut tables: Vec<Table> = tables.into_iter().collect();
+    for (index, comments) in notes.0 {
+        if let Some(table) = tables.get_mut(index) {
+            table.decor_mut().set_prefix(comments);
+        }
+    }
+    Some(tables)
+}
+
+/// Comments by the index of the table that they concern, a line each.
+#[derive(Default)]
+struct Notes(BTreeMap<usize, String>);
+
+impl Notes {
+    /// Adds the comments of a text that has nothing else but white space.
+    fn add(&mut self, index: usize, text: &str) {
+        let lines = text.lines().map(str::trim);
+        for line in lines.filter(|line| line.starts_with('#')) {
+            let all = self.0.entry(index).or_default();
+            all.push_str(line);
+            all.push('\n');
+        }
+    }
+
+    /// Adds those between the keys of an inline table, which a table on lines of its own does not keep.
+    fn within(&mut self, index: usize, value: &Value) {
+        let Some(table) = value.as_inline_table() else {
+            return;
+        };
+        for (name, value) in table {
+            let key = table.key(name).map(Key::leaf_decor);
+            for decor in key.into_iter().chain([value.decor()]) {
+                self.add(index, text(decor.prefix()));
+                self.add(index, text(decor.suffix()));
+            }
+        }
+        self.add(index, table.trailing().as_str().unwrap_or_default());
+    }
+}
+
+/// The rest of the line, and the lines that follow.
+fn divided(text: &str) -> (&str, &str) {
+    text.split_once('\n').unwrap_or((text, ""))
+}
+
+fn text(raw: Option<&RawString>) -> &str {
+    raw.and_then(RawString::as_str).unwrap_or_default()
 }
 
 /// The stream of a publication, and the file of its exporter.
 fn exporter(mut table: Table) -> Option<(String, String)> {
     let stream = table.get("stream")?.as_str()?.to_owned();
+    let (key, former) = renamed(&mut table, "stream", "streams")?;
     let mut streams = Value::from(Array::from_iter([stream.as_str()]));
-    take_key(&mut table, "stream", "streams", |former| {
-        *streams.decor_mut() = former.decor().clone();
-        streams
-    });
+    *streams.decor_mut() = former.decor().clone();
+    table.insert_formatted(&key, Item::Value(streams));
     // The default of a publication was the next element; that of an exporter is the oldest.
     if !table.contains_key("start") {
         table.insert("start", value("new"));
@@ -143,11 +257,19 @@ fn exporter(mut table: Table) -> Option<(String, String)> {
 fn wrapper(mut table: Table) -> Option<(String, String)> {
     let stream = table.get("stream")?.as_str()?.to_owned();
     let mut described = Table::new();
-    described.insert("name", value(&stream));
-    table.remove("stream");
-    if let Some(key) = table.remove("key").as_ref().and_then(Item::as_str) {
-        described.insert("key", value(format!("{{{key}}}")));
-        described.insert("subject", value(key));
+    let (key, former) = renamed(&mut table, "stream", "name")?;
+    described.insert_formatted(&key, Item::Value(former));
+    if let Some((key, mut former)) = renamed(&mut table, "key", "key") {
+        let subject = former.as_str().map(str::to_owned);
+        if let Some(subject) = &subject {
+            let mut template = Value::from(format!("{{{subject}}}"));
+            *template.decor_mut() = former.decor().clone();
+            former = template;
+        }
+        described.insert_formatted(&key, Item::Value(former));
+        if let Some(subject) = subject {
+            described.insert("subject", value(subject));
+        }
     }
     if let Some((key, fields)) = table.remove_entry("fields") {
         described.insert_formatted(&key, fields);
@@ -158,13 +280,12 @@ fn wrapper(mut table: Table) -> Option<(String, String)> {
     Some((stream, document(table)))
 }
 
-/// Renames a key and replaces its value; comments stay.
-fn take_key(table: &mut Table, from: &str, to: &str, new: impl FnOnce(Value) -> Value) {
-    let Some((key, Item::Value(former))) = table.remove_entry(from) else {
-        return;
-    };
+/// Takes a value out of a table, with the key that it gets and its comments.
+fn renamed(table: &mut Table, from: &str, to: &str) -> Option<(Key, Value)> {
+    table.get(from)?.as_value()?;
+    let (key, item) = table.remove_entry(from)?;
     let renamed = Key::new(to).with_leaf_decor(key.leaf_decor().clone());
-    table.insert_formatted(&renamed, Item::Value(new(former)));
+    Some((renamed, item.into_value().ok()?))
 }
 
 /// The text of a file of kind `dds` with the keys of a table, after the comments before it.
@@ -240,6 +361,66 @@ mod tests {
         assert_eq!(migration.changes.len(), 3, "{:?}", migration.changes);
         let again = migrated(&migration.text);
         assert!(again.changes.is_empty(), "{:?}", again.changes);
+    }
+
+    #[test]
+    fn comments_within_arrays_stay_with_their_tables() {
+        let text = "[dds]\n# Of the ward.\npublish = [ # Both.\n  { stream = \"a\", topic = \"t\" }, # The first.\n  \
+                    # For the monitor.\n  { stream = \"b\", topic = \"u#\" } # The second.\n  # No more.\n] # Done.\n\
+                    [[dds.subscribe]]\n# Its name.\nstream = \"c\" # of the room\ntopic = \"v\"\n\
+                    key = \"bed\" # a number\nfields = [ # Measured.\n  { name = \"x\", type = \"double\" }, # In kPa.\n]\n";
+        let files: Vec<String> = migrated(text).files.into_iter().map(|(_, it)| it).collect();
+        let rest = |stream: &str, topic: &str| {
+            format!(
+                "kind = \"dds\"\nstreams = [\"{stream}\"]\ntopic = \"{topic}\"\nstart = \"new\"\n"
+            )
+        };
+        assert_eq!(
+            files[0],
+            format!("# Of the ward.\n# Both.\n# The first.\n{}", rest("a", "t"))
+        );
+        assert_eq!(
+            files[1],
+            format!(
+                "# For the monitor.\n# The second.\n# No more.\n# Done.\n{}",
+                rest("b", "u#")
+            )
+        );
+        for piece in [
+            "# Its name.\nname = \"c\" # of the room\n",
+            "key = \"{bed}\" # a number\n",
+            "[ # Measured.\n",
+            "}, # In kPa.\n]",
+        ] {
+            assert!(files[2].contains(piece), "{piece:?} in {}", files[2]);
+        }
+    }
+
+    #[test]
+    fn line_ends_and_the_byte_order_mark_stay() {
+        let plain = "# Ward 3\n[dds]\ndomain = 7\nlibrary = \"rustdds\"\n\n[[dds.publish]]\nstream = \"a\"\n\
+                     topic = \"t\"\n\n[log]\nkeep_elements = 5\n";
+        let given = format!("{MARK}{}", plain.replace('\n', "\r\n"));
+        let (plain, migration) = (migrated(plain), migrated(&given));
+        let long = |text: &str| text.replace('\n', "\r\n");
+        assert_eq!(migration.text, format!("{MARK}{}", long(&plain.text)));
+        assert_eq!(migration.files[0].1, long(&plain.files[0].1));
+        let current = format!("{MARK}name = \"x\"\r\n# end\n");
+        assert_eq!(migrated(&current).text, current);
+    }
+
+    #[test]
+    fn nothing_of_another_form_is_dropped() {
+        for (wrong, key) in [
+            ("publish = 3", "dds.publish"),
+            ("subscribe = [{ stream = \"a\" }, 3]", "dds.subscribe"),
+        ] {
+            let error = migrate(Path::new("node.toml"), &format!("[dds]\n{wrong}")).unwrap_err();
+            assert!(error.to_string().contains(key), "{error}");
+        }
+        let migration = migrated("[dds]\npublish = []\n");
+        assert_eq!(migration.text, "[dds]\n");
+        assert_eq!(migration.changes.len(), 1);
     }
 
     #[test]

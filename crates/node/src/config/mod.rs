@@ -236,9 +236,9 @@ pub struct Discovery {
     /// the sender is the address at which their publisher answered.
     #[schemars(extend("items" = {"type": "string", "format": "ip-prefix"}))]
     pub contact: Vec<String>,
-    /// Discovery proxies that are asked instead of the multicast groups while one of them answers, each by its
-    /// URL (`http://192.0.2.7:8474/`). Devices that they name may be at any address. Proxies that only
-    /// announce themselves are asked in addition to the groups.
+    /// Discovery proxies to query instead of the multicast groups while one of them answers, each by its URL
+    /// (`http://192.0.2.7:8474/`). Devices that they name may be at any address. Proxies that only announce
+    /// themselves are queried in addition to the groups.
     pub proxies: Vec<String>,
     /// The node as a discovery proxy.
     pub proxy: DiscoveryProxy,
@@ -267,8 +267,8 @@ pub struct Discovery {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Log {
-    /// What streams survive unless their descriptor sets another level: nothing, the end of the process, or
-    /// a loss of power. The level `power` costs one disk synchronization per group of batches.
+    /// The failure that streams survive unless their descriptor sets another level: none, the end of the
+    /// process, or a loss of power. The level `power` costs one disk synchronization per group of batches.
     pub level: Level,
     /// Size at which a log file is closed and the next one started.
     #[schemars(
@@ -359,9 +359,9 @@ pub struct Exchange {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RegistryRules {
-    /// Bytes of all entities: their texts, 512 bytes for each entity and 128 for each triple, which
-    /// is about the memory that they take. What clients publish may fill three quarters, and one
-    /// account `accounts.bytes_percent`; one more entity is refused with status 507.
+    /// Bytes of all entities: their texts, 512 bytes for each entity and 128 for each triple, which is about
+    /// the memory that they take. Entities that clients publish may fill three quarters of them, and those of
+    /// one account `accounts.bytes_percent`. Beyond that, an entity is refused with status 507.
     #[schemars(range(min = 1_048_576, max = 4_294_967_295_u64), extend("x-unit" = "bytes"))]
     pub max_bytes: u32,
     /// Number of entities of which one account may publish `accounts.bytes_percent`; further ones are refused with

@@ -5,12 +5,14 @@
 //! next task starts after that.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chappe_device::DeviceClient;
 use chappe_device::client::Found;
 use chappe_identity::Room;
 use chappe_transport::Hop;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
 
 use super::follower::{DeviceCommand, Follower};
 use super::{device_key, follow, key, task};
@@ -24,14 +26,50 @@ enum Departure {
     Displaced,
 }
 
+/// The least time between two searches for refused devices that there is room for. Reason: each looks at all known devices,
+/// and in a flood thousands of devices depart at once.
+const REFUSED_PERIOD: Duration = Duration::from_secs(1);
+
+/// When devices that were refused for lack of room are looked at again: once some have departed since.
+#[derive(Debug)]
+struct Refused {
+    /// Whether there are such devices.
+    is_any: bool,
+    /// Whether a departure has made room since.
+    is_room_made: bool,
+    next: Instant,
+}
+
+impl Refused {
+    fn new(now: Instant) -> Self {
+        Self {
+            is_any: false,
+            is_room_made: false,
+            next: now,
+        }
+    }
+
+    fn room_made(&mut self) {
+        self.is_room_made |= self.is_any;
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.is_room_made.then_some(self.next)
+    }
+
+    /// Forgets them, since all are looked at now.
+    fn looked_at(&mut self, now: Instant) {
+        *self = Self::new(now + REFUSED_PERIOD);
+    }
+}
+
 /// Starts and ends the tasks that follow devices; [`super::Devices`] holds them.
 pub(super) struct Followers {
     app: App,
     client: Arc<DeviceClient>,
     /// Each returns whether it made room.
     departures: JoinSet<bool>,
-    /// Whether known devices were refused for lack of room.
-    is_crowded: bool,
+    refused: Refused,
 }
 
 impl Followers {
@@ -40,7 +78,7 @@ impl Followers {
             app,
             client,
             departures: JoinSet::new(),
-            is_crowded: false,
+            refused: Refused::new(Instant::now()),
         }
     }
 
@@ -72,19 +110,25 @@ impl Followers {
 
     /// Waits until a device has departed, then follows devices that waited for that. It may be dropped.
     pub(super) async fn departed(&mut self) {
-        let (id, is_place_free) = match self.departures.join_next_with_id().await {
-            None => return std::future::pending().await,
-            Some(Ok(departed)) => departed,
-            // A failed departure has ended as well.
-            Some(Err(error)) => (error.id(), true),
-        };
         let was_full = self.are_too_many_leaving();
+        let due = self.refused.due();
+        let (id, is_place_free) = tokio::select! {
+            Some(ended) = self.departures.join_next_with_id() => match ended {
+                Ok(departed) => departed,
+                // A failed departure has ended as well.
+                Err(error) => (error.id(), true),
+            },
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                return self.follow_refused();
+            }
+            else => return std::future::pending().await,
+        };
         if let Some(found) = self.app.devices.departed(id) {
             self.arrived(found);
         }
         // The room of a replaced device is already in use.
-        if (is_place_free || was_full) && std::mem::take(&mut self.is_crowded) {
-            self.follow_refused();
+        if is_place_free || was_full {
+            self.refused.room_made();
         }
     }
 
@@ -116,7 +160,7 @@ impl Followers {
         // Added before its task runs, so that the next arrival sees the whole table.
         let devices = &self.app.devices;
         if !devices.enter(&key, |device| device.announce(&found)) {
-            self.is_crowded = true;
+            self.refused.is_any = true;
             return;
         }
         let (app, client) = (self.app.clone(), self.client.clone());
@@ -129,14 +173,20 @@ impl Followers {
     /// Follows devices that were refused earlier, as far as there is room now, because most devices send
     /// Hello only at their start.
     fn follow_refused(&mut self) {
+        self.refused.looked_at(Instant::now());
         for found in self.client.known() {
+            if self.are_too_many_leaving() {
+                // Nobody is admitted. The next departure makes room again.
+                self.refused.is_any = true;
+                return;
+            }
             let (key, devices) = (device_key(&found.endpoint), &self.app.devices);
             if devices.is_followed(&key) || crate::kad::claims_entrance(&found) {
                 continue;
             }
             match devices.room(&key, found.host()) {
                 Room::Free => self.arrived(found),
-                _ => self.is_crowded = true,
+                _ => self.refused.is_any = true,
             }
         }
     }
@@ -172,7 +222,7 @@ impl Followers {
         // One entry for all of them, so that a flood does not displace other entries.
         let drops = &self.app.observability.drops;
         drops.record(Hop::Discovery, reason, "", detail, hint);
-        self.is_crowded = true;
+        self.refused.is_any = true;
         if let Some(victim) = &victim {
             self.depart(victim, Departure::Displaced);
         }
@@ -180,7 +230,7 @@ impl Followers {
     }
 
     fn are_too_many_leaving(&self) -> bool {
-        self.app.devices.departing() >= self.app.config.discovery.max_devices as usize
+        self.departures.len() >= self.app.config.discovery.max_devices as usize
     }
 
     /// Stops following a device. A departing device continues to depart.
@@ -201,5 +251,33 @@ impl Followers {
             departures.spawn(departs).id()
         };
         self.app.devices.depart(key, is_displaced, spawn);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_devices_are_looked_at_once_a_second_however_many_depart() {
+        let start = Instant::now();
+        let mut refused = Refused::new(start);
+        refused.room_made();
+        assert_eq!(refused.due(), None, "nobody was refused");
+        let mut times = Vec::new();
+        for departures in 0..4_000 {
+            let now = start + Duration::from_millis(departures);
+            refused.is_any = true;
+            refused.room_made();
+            if refused.due().is_some_and(|due| due <= now) {
+                refused.looked_at(now);
+                times.push(now - start);
+            }
+        }
+        assert_eq!(times, [0, 1, 2, 3].map(Duration::from_secs));
+        // The last of them waits for the next second.
+        assert_eq!(refused.due(), Some(start + Duration::from_secs(4)));
+        refused.looked_at(start + Duration::from_secs(4));
+        assert_eq!(refused.due(), None);
     }
 }

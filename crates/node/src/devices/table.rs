@@ -311,13 +311,6 @@ impl Devices {
         again
     }
 
-    /// The number of departing devices.
-    pub(super) fn departing(&self) -> usize {
-        let table = self.lock();
-        let departing = table.rows.values().filter(|row| row.departure.is_some());
-        departing.count()
-    }
-
     /// Tells all tasks to end.
     pub(super) fn detach_all(&self) -> Vec<JoinHandle<()>> {
         let mut table = self.lock();

@@ -120,9 +120,9 @@ impl ChangesParams {
 /// the client forgets what it has: the whole present state follows as `added`, up to `synced`. It is sent if
 /// `present` is true, if the changes since the last event are no longer known (`too-old`), if the rights of
 /// the account changed, or if the answer of a query changed while the client was away. `end {reason}` is the
-/// last event of a subscription that cannot go on. A client that reconnects with a `Last-Event-ID` misses
-/// nothing without a `resync`, even if the node was restarted. Only what the account may see at the time of
-/// delivery is sent.
+/// last event of a subscription that cannot go on. A client that reconnects with a `Last-Event-ID` either
+/// misses nothing or receives a `resync`, even if the node was restarted. Only what the account may see at
+/// the time of delivery is sent.
 #[utoipa::path(get, path = "/api/v1/registry/changes", tag = "registry", params(ChangesParams,
         ("Last-Event-ID" = Option<String>, Header, description = "the id of the last event that was received")),
     responses((status = 200, content_type = "text/event-stream", body = String),

@@ -100,7 +100,7 @@ pub(super) async fn readers(
     Ok(Json(Readers { readers, next }))
 }
 
-/// What the name is.
+/// The kind of object that the name refers to.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -269,7 +269,8 @@ pub(crate) struct ServiceParams {
     interface: Option<String>,
     /// An operation: its IRI or its local name.
     operation: Option<String>,
-    /// A part of the operation's input: its IRI, its local name, its element or type, or what it means.
+    /// A part of the operation's input, given by its IRI, local name, element or type, or by the IRI of its
+    /// meaning.
     input: Option<String>,
     /// A part of the operation's output.
     output: Option<String>,

@@ -48,8 +48,8 @@ pub(crate) struct SearchParams {
     category: Option<String>,
     /// The key of the tModel of `category`. Without it, the reference names none.
     taxonomy: Option<String>,
-    /// Whether subclasses of the type, and what is narrower than the observed property, match too, as
-    /// the ontologies of the node, of its operator and of the caller state it. Default: false.
+    /// Whether subclasses of the type, and properties narrower than the observed property, match too,
+    /// according to the ontologies of the node, of its operator and of the caller. Default: false.
     #[serde(default)]
     #[param(value_type = Option<bool>)]
     inferred: bool,

@@ -66,7 +66,7 @@ pub(crate) struct PullParams {
     /// With it, the newest element that the reader has of each earlier epoch, the newest first:
     /// `EPOCH:N,EPOCH:N`. An origin that was restored from a backup may know one of these.
     earlier: Option<String>,
-    /// Without a position. Default: first.
+    /// Where to start if no position is given. Default: first.
     #[param(value_type = Option<shapes::LinkStart>)]
     start: Option<String>,
     /// Default: xml.
@@ -176,7 +176,7 @@ pub(crate) struct NewSubscription {
     after: Option<String>,
     /// With it, the newest element that the subscriber has of each earlier epoch, the newest first.
     earlier: Option<Vec<String>>,
-    /// Without a position. Default: first.
+    /// Where to start if no position is given. Default: first.
     start: Option<shapes::LinkStart>,
     /// Default: xml.
     serialization: Option<shapes::Serialization>,

@@ -269,8 +269,8 @@ pub(crate) struct DataParams {
     from: Option<String>,
     /// Elements with a source time before this (RFC 3339).
     to: Option<String>,
-    /// Maximum number of elements, the oldest; `limits.elements` if absent or larger. Elements of the last one's
-    /// millisecond are added.
+    /// Maximum number of elements, the oldest; `limits.elements` if absent or larger. Further elements of the
+    /// same millisecond as the last one are added.
     size: Option<usize>,
 }
 

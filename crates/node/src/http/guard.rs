@@ -514,7 +514,7 @@ fn caller(
 pub(super) fn refused(app: &App, refusal: CredentialRefusal, address: Option<IpAddr>) -> Refusal {
     let failed = address.map(|address| app.accounts.fail(Host::from_address(address)));
     if let Some(Err(wait)) = failed {
-        let detail = "too many credentials from this address were not valid";
+        let detail = "too many invalid credentials came from this address";
         let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, detail);
         let problem = problem.code(code::TOO_MANY_FAILURES);
         let seconds = u32::try_from(wait.as_secs().saturating_add(1)).unwrap_or(u32::MAX);

@@ -35,7 +35,7 @@ const MS: i64 = 1_000_000;
 pub(crate) struct PieceParams {
     /// The key of the entity that they are about.
     subject: Option<String>,
-    /// What they state, an IRI.
+    /// The type of their statement, an IRI.
     #[serde(rename = "type")]
     piece_type: Option<String>,
     /// The value, a text.
@@ -73,7 +73,7 @@ pub(crate) struct Piece {
     key: String,
     /// The key of the entity that it describes, or the IRI of a part of a WSDL document.
     subject: String,
-    /// What it states, an IRI.
+    /// The type of its statement, an IRI.
     #[serde(rename = "type")]
     piece_type: String,
     /// The value, if it is a text or a literal.
@@ -146,7 +146,7 @@ impl Piece {
 pub(crate) struct NewPiece {
     /// The key of the entity that it describes, or the IRI of a part of a WSDL document.
     subject: String,
-    /// What it states, an IRI.
+    /// The type of its statement, an IRI.
     #[serde(rename = "type")]
     piece_type: String,
     /// The value, a text.
@@ -314,7 +314,7 @@ pub(crate) struct PieceSearch {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PieceCriterion {
-    /// What it states, an IRI.
+    /// The type of its statement, an IRI.
     #[serde(rename = "type", default)]
     piece_type: Option<String>,
     /// The value, a text.

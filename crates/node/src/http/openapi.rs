@@ -271,7 +271,7 @@ fn refusals(
         ),
         (
             "429",
-            "too many credentials from this address were not valid; see `Retry-After`",
+            "too many invalid credentials came from this address; see `Retry-After`",
         ),
         ("default", "any other problem; its `code` names it"),
     ];

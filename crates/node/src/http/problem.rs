@@ -106,10 +106,12 @@ pub(crate) mod code {
     pub(crate) const SLOW_BODY: &str = "slow_body";
     /// The disk of the node is full.
     pub(crate) const DISK_FULL: &str = "disk_full";
+    /// The node may not write a file of its configuration.
+    pub(crate) const FILE_UNWRITABLE: &str = "file_unwritable";
 
     /// All codes that say more than the status.
     #[cfg(test)]
-    pub(crate) const SPECIAL: [&str; 16] = [
+    pub(crate) const SPECIAL: [&str; 17] = [
         NO_CREDENTIAL,
         BAD_CREDENTIAL,
         EXPIRED_CREDENTIAL,
@@ -126,6 +128,7 @@ pub(crate) mod code {
         SHARE_OF_AUDIT,
         SLOW_BODY,
         DISK_FULL,
+        FILE_UNWRITABLE,
     ];
 
     /// The codes of statuses.

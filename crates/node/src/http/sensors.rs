@@ -249,6 +249,9 @@ pub(super) fn written(
         Ok(Ok(())) => Ok(StatusCode::NO_CONTENT),
         Ok(Err(FileError::Invalid(fault))) => Err(invalid(&fault)),
         Ok(Err(FileError::Io(text))) => Err(Problem::internal(text)),
+        Ok(Err(FileError::Unwritable { text, hint })) => Err(Problem::internal(text)
+            .code(code::FILE_UNWRITABLE)
+            .hint(hint)),
         Ok(Err(FileError::Full(text))) => {
             let problem = Problem::new(StatusCode::INSUFFICIENT_STORAGE, text);
             Err(problem

@@ -1,11 +1,11 @@
 //! Files in the data directory for state added at run time: links, and subscriptions by contact point.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::marker::PhantomData;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use chappe_transport::{PRIVATE, replace_file};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -89,14 +89,7 @@ impl<T: Serialize + DeserializeOwned> StateFile<T> {
     pub(crate) fn write(&self, items: &[T]) -> io::Result<()> {
         let version = VERSION;
         let text = serde_json::to_string_pretty(&Content { version, items })?;
-        let made = self.path.with_extension("new");
-        let mut options = OpenOptions::new();
-        let options = options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&made)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&made, &self.path)?;
-        File::open(self.path.parent().unwrap_or(Path::new(".")))?.sync_all()
+        replace_file(&self.path, PRIVATE, text.as_bytes())
     }
 }
 

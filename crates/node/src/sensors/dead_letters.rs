@@ -6,15 +6,13 @@
 
 use std::sync::Arc;
 
-use chappe_log::Error;
 use chappe_stream::view::Values;
 use chappe_stream::{
-    Descriptor, Field, FieldType, Position, Refusal, SensorInput, StoreError, StreamElement,
-    StreamSchema, Value,
+    Descriptor, Field, FieldType, Position, Refusal, SensorInput, StreamElement, StreamSchema,
+    Value,
 };
 
 use super::candidates::sensor_key;
-use super::run::Running;
 use crate::catalogue::{CatalogueError, Entry};
 use crate::producer::Producer;
 use crate::shared::App;
@@ -87,21 +85,5 @@ pub(super) fn letter(
         ],
         origin: None,
         ..element.clone()
-    }
-}
-
-impl Running {
-    /// Appends dead letters after the inputs.
-    pub(super) async fn store_letters(&mut self, letters: Vec<StreamElement>) {
-        let Some(entry) = self.dead_letters.clone().filter(|_| !letters.is_empty()) else {
-            return;
-        };
-        match entry.append_derived(self.rollbacks_seen, &letters).await {
-            Ok(_) => {}
-            Err(StoreError::Log(Error::Full { .. } | Error::Retracted { .. })) => {
-                self.must_rebind = true;
-            }
-            Err(error) => self.drop("dead_letter_not_stored", error.to_string()),
-        }
     }
 }

@@ -1,16 +1,30 @@
-//! What a descriptor says about its sensor, as triples of the sensor's entity.
+//! The registry entities of a sensor. The triples of its own entity contain what its descriptor states.
 //!
 //! A property that is an absolute IRI stays one; `latitude`, `longitude` and `altitude` are those of WGS84
 //! positions, in any case of letters; any other name lies in Chappe's namespace of metadata.
 
+use chappe_registry::Entity;
 use chappe_registry::oxrdf::{BlankNode, Literal, NamedNode, Triple};
 use chappe_registry::vocabulary::{self, td};
 use chappe_stream::{Descriptor, Value};
 
-use super::candidates::sensor_key;
+use super::candidates::{sensor_entity, sensor_key};
+use crate::producer::Producer;
+
+/// The registry entities of a sensor and its stream.
+pub(super) fn entities(descriptor: &Descriptor, stream: &str) -> Vec<Entity> {
+    let (name, text) = (&descriptor.name, descriptor.description.as_deref());
+    let schema = &descriptor.output.schema;
+    let mut sensor = sensor_entity(name, stream);
+    sensor.triples.extend(triples(descriptor));
+    vec![
+        sensor,
+        Producer::new(&sensor_key(name)).stream(stream, schema, text),
+    ]
+}
 
 /// The triples of a sensor's metadata and commands.
-pub(super) fn triples(descriptor: &Descriptor) -> Vec<Triple> {
+fn triples(descriptor: &Descriptor) -> Vec<Triple> {
     let sensor = NamedNode::new_unchecked(sensor_key(&descriptor.name));
     // It computes values of properties, and what it can be told to do is an affordance of a thing.
     let mut classes = vec![vocabulary::SENSOR];

@@ -8,6 +8,7 @@ use chappe_wrappers::{ExporterFile, WrapperFile};
 
 use chappe_device::mapping::rules::Rules;
 
+use super::columns::{NotChecked, Stated};
 use super::inline;
 use crate::config::{Config, ConfigError, Problem, Read};
 use crate::reload::{self, FileError, TEST_ENDING, problem, problem_of, read, scan};
@@ -24,6 +25,8 @@ pub struct Checked {
     pub wrappers: Vec<String>,
     /// The names of the exporters.
     pub exporters: Vec<String>,
+    /// The sources whose columns cannot be checked without a running node.
+    pub not_checked: Vec<NotChecked>,
 }
 
 /// Checks the items that a configuration refers to: the files of sensors, wrappers and exporters, path
@@ -34,6 +37,8 @@ pub struct Checked {
 pub fn check(config: &Config) -> Result<Checked, ConfigError> {
     let mut problems = Vec::new();
     let mut names: BTreeMap<String, PathBuf> = BTreeMap::new();
+    let mut descriptors: Vec<(String, String, Descriptor)> = Vec::new();
+    let mut stated = Stated::default();
     let found = match scan(&config.sensors_directory, EXTENSIONS) {
         Ok(found) => found,
         Err(error) => {
@@ -47,21 +52,32 @@ pub fn check(config: &Config) -> Result<Checked, ConfigError> {
             Ok(text) => match descriptor(&path.display().to_string(), &text, config.access.read) {
                 Err(error) => problems.push(*error),
                 Ok(descriptor) => {
+                    stated.add_sensor(&descriptor, &path, &text);
                     if let Some(other) = names.insert(descriptor.name.clone(), path.clone()) {
-                        let text = format!(
+                        let message = format!(
                             "the name {:?} is already used by {}",
                             descriptor.name,
                             other.display()
                         );
-                        problems.push(problem_of(&path, text));
+                        problems.push(problem_of(&path, message));
                     }
+                    descriptors.push((path.display().to_string(), text, descriptor));
                 }
             },
         }
     }
     let wrappers = peers(&config.wrappers_directory, &mut problems, |path, text| {
-        WrapperFile::parse(path, text)?.kind().map(drop)
+        let file = WrapperFile::parse(path, text)?;
+        stated.add_wrapper(&file);
+        file.kind().map(drop)
     });
+    let mut not_checked = Vec::new();
+    for (file, text, descriptor) in &descriptors {
+        match stated.check(descriptor, file, text) {
+            Ok(unknown) => not_checked.extend(unknown),
+            Err(error) => problems.push(*error),
+        }
+    }
     let exporters = peers(&config.exporters_directory, &mut problems, |path, text| {
         ExporterFile::parse(path, text)?.kind().map(drop)
     });
@@ -89,6 +105,7 @@ pub fn check(config: &Config) -> Result<Checked, ConfigError> {
             sensors,
             wrappers,
             exporters,
+            not_checked,
         });
     }
     Err(ConfigError { problems })
@@ -134,7 +151,7 @@ pub(super) fn is_xml(path: &Path) -> bool {
 fn peers(
     directory: &Path,
     problems: &mut Vec<Problem>,
-    check: impl Fn(&Path, &str) -> Result<(), DescriptorError>,
+    mut check: impl FnMut(&Path, &str) -> Result<(), DescriptorError>,
 ) -> Vec<String> {
     let found = scan(directory, &["toml"]).unwrap_or_else(|error| {
         problems.push(problem_of(directory, error.to_string()));
@@ -250,11 +267,59 @@ mod tests {
             sensors_directory: sensors.clone(),
             ..Config::default()
         };
-        assert_eq!(check(&config).unwrap().sensors, ["a.b"]);
+        let checked = check(&config).unwrap();
+        assert_eq!(checked.sensors, ["a.b"]);
+        let reason = "no file states the fields of \"s\"";
+        assert_eq!(checked.not_checked[0].reason, reason);
         fs::write(sensors.join("twin.toml"), text).unwrap();
         fs::write(sensors.join("wrong.toml"), "name = \"w\"\ncolour = 1").unwrap();
         let error = check(&config).unwrap_err();
         assert_eq!(error.problems.len(), 2, "{error}");
         assert_eq!(error.problems[1].line, Some(2));
+    }
+
+    #[test]
+    fn a_column_that_no_file_states_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::create_dir_all(at("sensors")).unwrap();
+        fs::create_dir_all(at("wrappers")).unwrap();
+        let sensor = |name: &str, stream: &str, column: &str| {
+            format!(
+                "name = \"{name}\"\n[[source]]\nalias = \"t\"\nstream = \"{stream}\"\n[output]\n\
+                 sql = \"select {column} as mean from t\"\n[[output.field]]\nname = \"mean\"\n\
+                 type = \"double\"\n"
+            )
+        };
+        let wrapper = "kind = \"file\"\npath = \"a.csv\"\nformat = \"csv\"\n[[stream]]\nname = \"climate\"\n\
+            fields = [{ name = \"celsius\", type = \"double\" }]\n";
+        fs::write(at("wrappers/climate.toml"), wrapper).unwrap();
+        fs::write(at("sensors/a.toml"), sensor("a", "climate", "celsius")).unwrap();
+        fs::write(at("sensors/b.toml"), sensor("b", "a", "mean")).unwrap();
+        fs::write(at("sensors/c.toml"), sensor("c", "device.x", "v")).unwrap();
+        let config = Config {
+            sensors_directory: at("sensors"),
+            wrappers_directory: at("wrappers"),
+            ..Config::default()
+        };
+        let checked = check(&config).unwrap();
+        let sources: Vec<&str> = checked.not_checked.iter().map(|it| &*it.sensor).collect();
+        assert_eq!(sources, ["c"]);
+        fs::write(at("sensors/a.toml"), sensor("a", "climate", "celcius")).unwrap();
+        fs::write(at("sensors/b.toml"), sensor("b", "a", "men")).unwrap();
+        let error = check(&config).unwrap_err();
+        let found = error.problems.iter();
+        let found: Vec<_> = found
+            .map(|it| (it.line, it.message.as_str(), it.hint.as_deref()))
+            .collect();
+        let expected = [
+            (
+                Some(6),
+                "no such column: celcius",
+                Some("did you mean `celsius`?"),
+            ),
+            (Some(6), "no such column: men", Some("did you mean `mean`?")),
+        ];
+        assert_eq!(found, expected);
     }
 }

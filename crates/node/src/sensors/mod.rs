@@ -1,17 +1,16 @@
 //! Virtual sensors: their files, their bindings, their outputs.
 
 mod candidates;
-mod choices;
+mod columns;
 mod command_view;
 mod commands;
 mod dead_letters;
+mod described;
 mod dropped;
 mod facts;
 mod files;
-mod follow;
 mod inline;
 mod interrupt;
-mod output;
 mod preview;
 mod progress;
 mod run;
@@ -24,6 +23,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 pub(crate) use candidates::sensor_key;
+pub use columns::NotChecked;
 pub(crate) use commands::store as store_call;
 pub use files::{Checked, check};
 pub(crate) use preview::{Preview, PreviewError, begin as begin_preview, preview};
@@ -93,7 +93,8 @@ impl Described for SensorFiles {
         stop: watch::Receiver<bool>,
     ) -> JoinHandle<()> {
         let file = path.display().to_string();
-        app.sensors.insert(run::describe(&descriptor, &file, text));
+        app.sensors
+            .insert(described::describe(&descriptor, &file, text));
         // They were checked with the file.
         let wrappers = inline::read(&descriptor, path, text).unwrap_or_default();
         tokio::spawn(run::run(app.clone(), descriptor, wrappers, stop))

@@ -29,7 +29,7 @@ struct RecordWithoutHeld(Vec<(String, u64, u64, u64)>);
 /// The elements that windows hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Held {
-    /// Stands for the windows; see [`super::run::Running::shape`].
+    /// Stands for the windows; see `shape` of the running sensor.
     pub(super) shape: u64,
     /// These windows hold no element before this number.
     pub(super) first: u64,
@@ -98,7 +98,13 @@ impl Progress {
         self.known.get(stream).copied()
     }
 
-    /// Stores the start of evaluation: after `at`.
+    /// The streams that windows of this shape have read.
+    pub(super) fn streams(&self, shape: u64) -> impl Iterator<Item = &String> {
+        let known = self.known.iter();
+        known.filter_map(move |(stream, known)| (known.held.shape == shape).then_some(stream))
+    }
+
+    /// Stores the start of evaluation in windows of this shape: after `at`.
     ///
     /// # Errors
     /// The log failed.
@@ -107,9 +113,10 @@ impl Progress {
         rollbacks_seen: u64,
         stream: &str,
         at: Position,
+        shape: u64,
     ) -> Result<(), Error> {
         let first = at.sequence + 1;
-        let held = Held::default();
+        let held = Held { shape, first };
         self.known
             .insert(stream.to_owned(), Evaluated { at, first, held });
         self.store(rollbacks_seen)
@@ -242,7 +249,7 @@ mod tests {
         let mut progress = open();
         let begin = |progress: &mut Progress, stream, sequence| {
             progress
-                .begin(store.retractions(), stream, at(sequence))
+                .begin(store.retractions(), stream, at(sequence), 5)
                 .unwrap();
         };
         begin(&mut progress, "a", 3);
@@ -263,8 +270,13 @@ mod tests {
         progress.roll_back();
         assert_eq!(progress.of("a").unwrap().at, at(9));
         let again = open();
-        let held = Held::default();
-        let of = |at, first| Some(Evaluated { at, first, held });
+        let held = |first| Held { shape: 5, first };
+        let of = |at, first| {
+            let held = held(first);
+            Some(Evaluated { at, first, held })
+        };
+        assert_eq!(again.streams(5).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(again.streams(0).count(), 0);
         assert_eq!(again.of("a"), of(at(9), 4));
         assert_eq!(again.of("b"), of(at(9), 9));
         assert_eq!(again.of("c"), None);

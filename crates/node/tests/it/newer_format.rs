@@ -6,8 +6,10 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::{config, elements};
+use chappe_log::{Level, Options, Store};
 use chappe_node::{Node, StartError, check_formats};
 use chappe_stream::{FieldType, Value};
+use chappe_transport::FileDisk;
 
 /// Raises the version of a log's file, whose checksum covers this many bytes before it.
 fn raise(file: &Path, covered: usize) {
@@ -83,4 +85,38 @@ fn newer_data_is_refused_and_stays_as_it_is() {
         let node = Node::start(config).await.unwrap();
         node.shutdown().await.unwrap();
     });
+}
+
+#[test]
+fn a_newer_record_of_the_registry_is_named_with_its_position() {
+    let scratch = tempfile::tempdir().unwrap();
+    let config = config(scratch.path());
+    let runtime = chappe_node::runtime().unwrap();
+    runtime.block_on(async {
+        let node = Node::start(config.clone()).await.unwrap();
+        node.shutdown().await.unwrap();
+    });
+    let directory = chappe_node::registry_directory(&config.data_directory);
+    let options = Options {
+        reserve_bytes: 0,
+        ..Options::default()
+    };
+    let disk = FileDisk::open(&directory).unwrap();
+    let (store, _) = Store::open(Box::new(disk), options, 1).unwrap();
+    let streams = store.streams();
+    let journal = streams.iter().find(|it| it.name == "registry").unwrap();
+    let stream = store.stream("registry", Level::Power, &journal.metadata);
+    let stream = stream.unwrap();
+    let appended = stream.append(vec![(0, vec![9, 9])]).unwrap();
+    appended.wait().unwrap();
+    let position = format!("record {} ", stream.last());
+    store.close().unwrap();
+    let Err(error) = runtime.block_on(Node::start(config)) else {
+        panic!("it was accepted");
+    };
+    assert_eq!(error.code(), "newer_format");
+    let text = std::error::Error::source(&error).unwrap().to_string();
+    for part in [&*position, "version 9", "up to 3", "hint:"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 }

@@ -128,12 +128,23 @@ fn the_silence_of_a_device_that_has_left_is_a_value() {
 
         // The node finds no device any more.
         let node = Node::start(looking(directory.path())).await.unwrap();
-        let output = node.stream("by-name").unwrap();
-        let before = output.log().last();
-        while output.log().last() == before {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+        for sensor in sensors {
+            let output = node.stream(sensor).unwrap();
+            let before = output.log().last();
+            while output.log().last() == before {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            newest_is(&node, sensor, true).await;
         }
-        newest_is(&node, "by-name", true).await;
+        node.shutdown().await.unwrap();
+
+        // Another query has read nothing.
+        let other = query.replace(&property, "urn:example:other");
+        sensor("by-query", &other);
+        let node = Node::start(looking(directory.path())).await.unwrap();
+        let path = "/api/v1/virtual-sensors/by-query";
+        let shown = until(&node, path, |sensor| sensor["state"] == "waiting").await;
+        assert!(shown["sources"][0]["bound"][0].is_null(), "{shown}");
         node.shutdown().await.unwrap();
     });
 }

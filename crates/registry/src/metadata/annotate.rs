@@ -20,7 +20,7 @@ pub struct Draft {
     pub key: Option<String>,
     /// The key of the entity that it is about, or the IRI of a part of a WSDL document.
     pub subject: String,
-    /// What it states, an IRI.
+    /// The type of its statement, an IRI.
     pub piece_type: String,
     /// The value.
     pub value: Value,

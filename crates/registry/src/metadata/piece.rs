@@ -110,7 +110,7 @@ pub struct Piece {
     pub key: String,
     /// The key of the entity that it is about.
     pub subject: String,
-    /// What it states, an IRI.
+    /// The type of its statement, an IRI.
     pub piece_type: String,
     /// The value.
     pub value: Value,

@@ -112,12 +112,10 @@ impl Inner {
         let decoded = (from..).zip(records).map(|(expected, (position, bytes))| {
             let record = match position == expected {
                 true => Record::decode(&bytes),
-                false => Err(format!("records from {expected} on are missing")),
+                false => Err(format!("records from {expected} on are missing").into()),
             };
-            match record {
-                Ok(record) => Ok((position, record)),
-                Err(reason) => Err(JournalError::Unreadable { position, reason }),
-            }
+            let record = record.map_err(|error| error.at(position))?;
+            Ok((position, record))
         });
         decoded.collect()
     }

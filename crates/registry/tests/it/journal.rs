@@ -148,12 +148,7 @@ fn two_registries_share_one_journal() {
 
 #[test]
 fn an_unreadable_record_stops_the_opening() {
-    for bytes in [
-        vec![],
-        vec![9, 9],
-        vec![1],
-        vec![1, 0, 255, 255, 255, 255, 15],
-    ] {
+    for bytes in [vec![], vec![0], vec![1], vec![1, 0, 255, 255, 255, 255, 15]] {
         let journal = MemoryJournal::new();
         journal.append_if(0, vec![bytes]).unwrap().wait().unwrap();
         let error = Registry::open(journal).unwrap_err();
@@ -163,6 +158,20 @@ fn an_unreadable_record_stops_the_opening() {
         );
         assert!(unreadable, "{error}");
     }
+    let journal = MemoryJournal::new();
+    let newer = journal.append_if(0, vec![vec![9, 9]]);
+    newer.unwrap().wait().unwrap();
+    let error = Registry::open(journal).unwrap_err();
+    let is_newer = matches!(
+        error,
+        Error::Journal(JournalError::NewerFormat {
+            position: 1,
+            found: 9,
+            known: 3,
+            ..
+        })
+    );
+    assert!(is_newer, "{error}");
 }
 
 #[test]

@@ -31,7 +31,10 @@
 //!    accepted or trimmed, and removed since. Damage to an input that was not accepted is no
 //!    excuse: a power loss that takes it must take the derived record too.
 
+mod copy;
+mod end;
 mod model;
+mod stream;
 #[cfg(test)]
 mod tests;
 
@@ -303,3 +306,7 @@ impl std::fmt::Display for Violation {
 }
 
 impl std::error::Error for Violation {}
+
+fn wrong<T>(what: String) -> Result<T, Violation> {
+    Err(Violation(what))
+}

@@ -4,8 +4,8 @@ use std::convert::Infallible;
 
 use chappe_xml::{Name, Namespace};
 
-use super::{Message, Types, from_element, to_element};
-use crate::Fault;
+use super::{Message, Types};
+use crate::{Body, Fault};
 
 /// The names of declared faults.
 pub type FaultNames = Vec<&'static str>;
@@ -101,7 +101,7 @@ pub fn declared<T: Message>(
     detail: &T,
 ) -> Fault {
     let mut fault = Fault::sender(Name::inside(namespace, name), reason);
-    fault.detail.push(to_element(namespace, name, detail));
+    fault.detail.push(Body::of(namespace, name, detail));
     fault
 }
 
@@ -116,10 +116,11 @@ pub fn detail_of<T: Message>(fault: &Fault, namespace: &Namespace, name: &str) -
         return None;
     }
     match fault.detail.first() {
-        Some(detail) => from_element(namespace, name, detail).ok(),
+        Some(detail) => detail.read(namespace, name).ok(),
         // A detail without content may be left out.
         None if fault.subcode.is_some() => {
-            from_element(namespace, name, &to_element(namespace, name, &())).ok()
+            let empty = Body::of(namespace, name, &());
+            empty.read(namespace, name).ok()
         }
         None => None,
     }

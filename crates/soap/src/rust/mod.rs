@@ -54,20 +54,31 @@ impl From<NotFlatReason> for Reason {
 }
 
 /// The modules of a device's services, which have different names.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Modules {
+    library: &'static str,
     names: Scope,
     source: String,
 }
 
 impl Modules {
+    /// Source with the traits of this crate, in its module `message`: `chappe_soap`, or one that re-exports it.
+    #[must_use]
+    pub fn new(library: &'static str) -> Self {
+        Self {
+            library,
+            names: Scope::default(),
+            source: String::new(),
+        }
+    }
+
     /// Adds the module of a service, called `name`.
     ///
     /// # Errors
     /// [`SourceError`] if the service exceeds a limit.
     pub fn add(&mut self, name: &str, wsdl: &Wsdl, schemas: &Schemas) -> Result<(), SourceError> {
         let module = self.names.take(snake(name));
-        let body = module_of(wsdl, schemas)?;
+        let body = module_of(wsdl, schemas, self.library)?;
         if self.source.len() + body.len() > SOURCE_BYTES_MAX {
             return Err(SourceError::TooLarge);
         }
@@ -106,7 +117,7 @@ impl Modules {
 }
 
 /// The body of a module.
-fn module_of(wsdl: &Wsdl, schemas: &Schemas) -> Result<String, SourceError> {
+fn module_of(wsdl: &Wsdl, schemas: &Schemas, library: &str) -> Result<String, SourceError> {
     let mut module = Module {
         wsdl,
         types: Types::new(schemas),
@@ -120,7 +131,7 @@ fn module_of(wsdl: &Wsdl, schemas: &Schemas) -> Result<String, SourceError> {
         }
         module.operation(operation)?;
     }
-    let types = module.types.finish()?;
+    let types = module.types.finish(library)?;
     let operations = module.operations.join("\n");
     Ok(format!("{types}\n{operations}"))
 }

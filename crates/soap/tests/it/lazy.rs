@@ -52,7 +52,8 @@ fn same(document: &str, limits: Limits) {
         Ok(&tree),
         "{document}"
     );
-    assert_eq!(lazy.fault(), tree.fault(), "{document}");
+    let faults = [lazy.fault(), tree.fault()].map(|fault| fault.map(with_tree));
+    assert_eq!(faults[0], faults[1], "{document}");
     for (lazy, tree) in lazy.body.iter().zip(&tree.body) {
         assert_eq!(*lazy.name(), tree.name);
         let by_tree = from_element::<Part>(&namespace(), "Do", tree);
@@ -78,16 +79,30 @@ fn by_tree_of(lazy: &LazyEnvelope) -> Envelope {
     by_tree(&lazy.to_text(), Limits::default()).expect("a written message")
 }
 
-/// Prefixes may differ once a message is written again.
-fn without_declarations(mut envelope: Envelope) -> Envelope {
-    fn clear(element: &mut Element) {
-        element.namespaces.clear();
-        for child in &mut element.children {
-            if let chappe_xml::Node::Element(child) = child {
-                clear(child);
-            }
+fn clear(element: &mut Element) {
+    element.namespaces.clear();
+    for child in &mut element.children {
+        if let chappe_xml::Node::Element(child) = child {
+            clear(child);
         }
     }
+}
+
+/// The fault with a detail of trees, without declarations: only texts have those of outer elements.
+fn with_tree(fault: Fault) -> Fault {
+    let detail = fault.detail.into_iter().map(|detail| {
+        let mut element = detail.into_element().expect("it was read");
+        clear(&mut element);
+        Body::from(element)
+    });
+    Fault {
+        detail: detail.collect(),
+        ..fault
+    }
+}
+
+/// Prefixes may differ once a message is written again.
+fn without_declarations(mut envelope: Envelope) -> Envelope {
     let Addressing {
         from,
         reply_to,
@@ -166,12 +181,15 @@ fn block() -> impl Strategy<Value = String> {
         1 => content().prop_map(|it| format!("<Do xmlns='urn:m' xmlns:a='urn:a'>{it}</Do>")),
         1 => content().prop_map(|it| format!("<m:Other>{it}</m:Other>")),
         1 => Just("text".to_owned()),
-        1 => Just(fault().to_text()),
+        2 => content().prop_map(|it| fault(&it)),
     ]
 }
 
-fn fault() -> Element {
-    Fault::sender(Name::new("urn:m", "No"), "no").to_element()
+fn fault(content: &str) -> String {
+    let fault = Fault::sender(Name::new("urn:m", "No"), "no").to_element();
+    let text = fault.with_namespace("s", NAMESPACE).to_text();
+    let detail = format!("<s:Detail><m:Do>{content}</m:Do></s:Detail><s:Detail/></s:Fault>");
+    text.replace("</s:Fault>", &detail)
 }
 
 fn document() -> impl Strategy<Value = String> {
@@ -294,4 +312,18 @@ fn a_written_message_is_that_of_the_tree() {
             assert_eq!(lazily, by_tree);
         }
     }
+}
+
+/// Each element of a detail has a copy of the declarations in scope.
+#[test]
+fn the_detail_of_a_fault_is_limited() {
+    let many = format!("<m:Do/>{}", "<m:x/>".repeat(1_000));
+    let fault = fault("").replace("<m:Do></m:Do>", &many);
+    let document = format!(
+        "<s:Envelope xmlns:s='{NAMESPACE}' xmlns:a='{WSA}' xmlns:m='urn:m'><s:Header>\
+         <a:Action>urn:x</a:Action></s:Header><s:Body>{fault}</s:Body></s:Envelope>"
+    );
+    same(&document, Limits::default());
+    let read = lazily(&document, Limits::default()).unwrap();
+    assert_eq!(read.fault().unwrap().detail.len(), 64);
 }

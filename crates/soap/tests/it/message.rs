@@ -8,7 +8,8 @@ use chappe_soap::message::{
     self, Fault, Faults, Message, ReadError, Samples, Types, TypesError, Writer,
 };
 use chappe_soap::schema::{FieldPlace, Model, Part, Schemas, TypeContent, XsdType};
-use chappe_xml::{Element, Limits, Name, Namespace, text};
+use chappe_soap::{Addressing, AddressingVersion, Body, Envelope, LazyEnvelope};
+use chappe_xml::{Element, Limits, Name, Namespace, Node, text};
 use proptest::prelude::*;
 
 pub(crate) const NAMESPACE: &str = "https://example.org/everything";
@@ -291,8 +292,9 @@ fn one_name_for_two_types_is_refused() {
     assert!(matches!(error, TypesError::Element { .. }), "{error}");
 }
 
-#[derive(Fault, Debug, PartialEq)]
+#[derive(Fault, Debug, Clone, PartialEq)]
 enum Refused {
+    Whole(Everything),
     /// the value is out of range
     OutOfRange(Range),
     TooHot {
@@ -316,6 +318,53 @@ fn refusals() -> [Refused; 3] {
         limits: vec![None, Some(limits.clone())],
     };
     [Refused::OutOfRange(limits), hot, Refused::NotNow]
+}
+
+proptest! {
+    /// A fault is written without a tree of its detail, and read without one.
+    #[test]
+    fn faults_by_tree_and_text_have_the_same_infoset(
+        sent in prop_oneof![
+            everything().prop_map(Refused::Whole),
+            limits().prop_map(Refused::OutOfRange),
+            (-1e9..1e9, proptest::option::of(any_text()), proptest::collection::vec(proptest::option::of(limits()), 0..3))
+                .prop_map(|(celsius, sensor, limits)| Refused::TooHot { celsius, sensor, limits }),
+            Just(Refused::NotNow),
+        ],
+    ) {
+        let fault = sent.clone().into_fault(&namespace());
+        let body = fault.to_body();
+        prop_assert!(matches!(body, Body::Text(_)), "{body:?}");
+        let addressing = Addressing::new(AddressingVersion::V200508, "urn:x/fault");
+        let head = Envelope::new(addressing);
+        let by_tree = head.clone().with_body(fault.to_element()).to_text();
+        let by_text = LazyEnvelope { head, body: vec![body] }.to_text();
+        let trees = [&by_tree, &by_text].map(|text| {
+            let tree = Envelope::parse(text.as_bytes()).unwrap();
+            without_declarations(tree.body().unwrap().clone())
+        });
+        prop_assert_eq!(&trees[0], &trees[1]);
+        for text in [by_tree, by_text] {
+            let tree = Envelope::parse(text.as_bytes()).unwrap().fault().unwrap();
+            let lazy = LazyEnvelope::parse_within(text.into(), Limits::default()).unwrap();
+            for read in [tree, lazy.fault().unwrap()] {
+                let read = Refused::from_fault(&read, &namespace());
+                prop_assert_eq!(read.as_ref(), Some(&sent));
+            }
+        }
+    }
+}
+
+/// Prefixes may differ.
+fn without_declarations(mut element: Element) -> Element {
+    element.namespaces.clear();
+    let children = std::mem::take(&mut element.children);
+    let children = children.into_iter().map(|child| match child {
+        Node::Element(child) => Node::Element(without_declarations(child)),
+        text => text,
+    });
+    element.children = children.collect();
+    element
 }
 
 #[test]
@@ -342,7 +391,7 @@ fn the_named_fields_of_a_fault_are_a_type_of_the_schema() {
     let mut types = Types::new(namespace());
     assert_eq!(
         Refused::declare(&mut types),
-        ["OutOfRange", "TooHot", "NotNow"]
+        ["Whole", "OutOfRange", "TooHot", "NotNow"]
     );
     let mut schemas = Schemas::default();
     schemas

@@ -282,7 +282,7 @@ proptest! {
                 let _ = model.compose(&element, &Argument::none());
             }
         }
-        let _ = Modules::default().add("any", &wsdl.unwrap_or_default(), &schemas);
+        let _ = Modules::new("chappe_soap").add("any", &wsdl.unwrap_or_default(), &schemas);
     }
 }
 

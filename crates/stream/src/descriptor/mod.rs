@@ -27,9 +27,11 @@
 //!
 //! Reading a descriptor checks everything that needs no stream: keys, types, names, durations, and
 //! that the statement is one allowed SELECT over the aliases. Columns are checked when the sources
-//! are bound, because only then are their fields known.
+//! are bound, because only then are all fields known; [`Descriptor::check_columns`] checks those whose fields are
+//! known before.
 
 mod about;
+mod columns;
 mod command;
 mod error;
 mod raw;
@@ -239,7 +241,7 @@ pub struct StreamQuery {
 /// A piece of metadata that a stream or its device must have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetadataQuery {
-    /// What it states, an IRI.
+    /// The type of the statement, an IRI.
     pub piece_type: String,
     /// Its value; `None`: any.
     pub value: Option<MetadataValue>,

@@ -1,7 +1,8 @@
-//! A statement whose columns are not those of the output's fields: each field takes the column of its name.
+//! How the columns of a statement become the fields of the output: exactly, or each field takes the column of its name.
 
 use std::collections::BTreeSet;
 
+use crate::descriptor::Output;
 use crate::{PlannedQuery, QueryError, QueryLimits, QuerySource, StreamSchema, column_name};
 
 /// What an element has besides its fields.
@@ -9,11 +10,29 @@ const OF_ELEMENT: [&str; 3] = ["source_time", "key", "quality"];
 /// The statement's name in the one around it.
 const INNER: &str = "it";
 
+/// Prepares `sql` over `sources` for the output of a sensor.
+///
+/// # Errors
+/// As [`PlannedQuery::new`].
+pub(crate) fn planned(
+    output: &Output,
+    sources: &[QuerySource],
+    sql: &str,
+    limits: QueryLimits,
+) -> Result<PlannedQuery, QueryError> {
+    match PlannedQuery::new(sources, sql, &output.schema, limits) {
+        Err(QueryError::Missing(_) | QueryError::Undeclared(_)) if output.takes_any_columns => {
+            by_name(sources, sql, &output.schema, limits)
+        }
+        planned => planned,
+    }
+}
+
 /// Prepares `sql` for the fields of `output`: other columns are passed over, and a field without a column is null.
 ///
 /// # Errors
 /// As [`PlannedQuery::new`].
-pub(super) fn by_name(
+fn by_name(
     sources: &[QuerySource],
     sql: &str,
     output: &StreamSchema,

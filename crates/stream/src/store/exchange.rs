@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use chappe_log::{Appended, Batch, Cursor, Error, Follower, Record, Trimmed};
 
-use super::{OpeningIntake, StoreError, StreamLog, batch_of};
+use super::elements::batch_of;
+use super::{IntakeError, OpeningIntake, StoreError, StreamLog};
 use crate::codec::{RecordHead, record_version, validate_body, write_body};
 use crate::{CodecError, Epoch, Position, StreamElement, StreamSchema, Timestamp};
 
@@ -289,16 +290,6 @@ pub struct Intake {
     version: u32,
     /// The time of receipt; `None`: the sender's receive times are kept.
     received: Option<Timestamp>,
-}
-
-/// A record that was rejected, with its entire batch.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("record {index}: {error}")]
-pub struct IntakeError {
-    /// Its index in the batch.
-    pub index: usize,
-    /// The reason.
-    pub error: CodecError,
 }
 
 impl Intake {

@@ -6,9 +6,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{StoreError, StreamLog};
-use crate::check_name;
-
 /// Names of one stream, the first one included; reason: each is compared when a name or a pattern is
 /// resolved.
 pub const NAMES_MAX: usize = 16;
@@ -48,12 +45,13 @@ impl LaterNames {
         name.map_or(first, String::as_str)
     }
 
-    fn iter(&self) -> impl Iterator<Item = &str> {
+    /// Oldest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)
     }
 
     /// Makes `name` the current name.
-    fn set_current(&mut self, first: &str, name: &str) -> Result<(), RenameError> {
+    pub(super) fn set_current(&mut self, first: &str, name: &str) -> Result<(), RenameError> {
         let index = match self.names.iter().position(|known| known == name) {
             _ if name == first => 0,
             Some(known) => known + 1,
@@ -68,7 +66,7 @@ impl LaterNames {
     }
 
     /// Forgets a former name.
-    fn forget(&mut self, first: &str, name: &str) -> Result<(), RenameError> {
+    pub(super) fn forget(&mut self, first: &str, name: &str) -> Result<(), RenameError> {
         let name = name.to_owned();
         if self.current(first) == name {
             return Err(RenameError::IsCurrent(name));
@@ -85,56 +83,6 @@ impl LaterNames {
             self.current -= 1;
         }
         Ok(())
-    }
-}
-
-impl StreamLog {
-    /// The current name.
-    #[must_use]
-    pub fn current_name(&self) -> String {
-        self.snapshot().later_names.current(&self.name).to_owned()
-    }
-
-    /// All its names, oldest first.
-    #[must_use]
-    pub fn names(&self) -> Vec<String> {
-        let metadata = self.snapshot();
-        let all = std::iter::once(&*self.name).chain(metadata.later_names.iter());
-        all.map(str::to_owned).collect()
-    }
-
-    /// The names that it had before its current one, oldest first.
-    #[must_use]
-    pub fn former_names(&self) -> Vec<String> {
-        let (mut names, current) = (self.names(), self.current_name());
-        names.retain(|name| *name != current);
-        names
-    }
-
-    /// Whether one of its names fits.
-    #[must_use]
-    pub fn has_name(&self, mut fits: impl FnMut(&str) -> bool) -> bool {
-        fits(&self.name) || self.snapshot().later_names.iter().any(fits)
-    }
-
-    /// Gives it another name; returns when that is durable. Its elements, their numbers and its epochs stay
-    /// as they are, and its former names stay its own.
-    ///
-    /// # Errors
-    /// The name is invalid, it has had too many, or the log failed; then nothing has changed.
-    pub fn rename(&self, name: &str) -> Result<(), StoreError> {
-        check_name(name)?;
-        let first = self.name.clone();
-        self.alter(|metadata| Ok(metadata.later_names.set_current(&first, name)?))
-    }
-
-    /// Makes it no longer have a former name; returns when that is durable.
-    ///
-    /// # Errors
-    /// The name is the first or the current one or not its own, or the log failed; then nothing has changed.
-    pub fn forget_name(&self, name: &str) -> Result<(), StoreError> {
-        let first = self.name.clone();
-        self.alter(|metadata| Ok(metadata.later_names.forget(&first, name)?))
     }
 }
 

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use chappe_log::GapReason;
 
-use super::{Metadata, StoreError, StreamLog};
+use super::metadata::Metadata;
+use super::{StoreError, StreamLog};
 use crate::codec::{RecordHead, read_varint};
 use crate::schema::converted_integer;
 use crate::ucum::Conversion;

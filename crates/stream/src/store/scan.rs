@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use chappe_log::GapReason;
 
-use super::{Metadata, StoreError, StreamLog, decode_record};
+use super::elements::decode_record;
+use super::metadata::Metadata;
+use super::{StoreError, StreamLog};
 use crate::{StreamElement, StreamSchema, Timestamp};
 
 /// Maximum number of elements of a piece; reason: one lookup in the log's index serves this many.
@@ -28,8 +30,17 @@ pub struct Scan {
     metadata: Arc<Metadata>,
 }
 
+impl StreamLog {
+    /// Reads the elements from number `from` (0: from the first kept) with a source time in
+    /// `times`, or all if there are none, piece by piece.
+    #[must_use]
+    pub fn scan(&self, from: u64, times: Option<Range<Timestamp>>) -> Scan {
+        Scan::new(self, from, times)
+    }
+}
+
 impl Scan {
-    pub(super) fn new(log: &StreamLog, from: u64, times: Option<Range<Timestamp>>) -> Self {
+    fn new(log: &StreamLog, from: u64, times: Option<Range<Timestamp>>) -> Self {
         Self {
             next: if from == 0 { log.log().first() } else { from },
             last: log.log().last(),

@@ -5,7 +5,8 @@ use std::iter::Peekable;
 
 use chappe_log::{Follower, Record};
 
-use super::{StoreError, StreamLog, decode_written};
+use super::elements::decode_written;
+use super::{StoreError, StreamLog};
 use crate::codec::record_version;
 use crate::{StreamElement, StreamSchema};
 

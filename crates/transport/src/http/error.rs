@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use chappe_soap::Fault;
 use chappe_soap::security::SecurityError;
 use hyper::StatusCode;
+use nix::errno::Errno;
 
 /// A request without a usable answer.
 #[derive(Debug, thiserror::Error)]
@@ -122,10 +123,32 @@ impl Error {
         }
     }
 
+    /// Whether this host had no file, port or buffer left for a connection.
+    #[must_use]
+    pub fn is_of_this_host(&self) -> bool {
+        let Self::Connect { source, .. } = self else {
+            return false;
+        };
+        let error = source.raw_os_error().map(Errno::from_raw);
+        matches!(
+            error,
+            Some(
+                Errno::EMFILE
+                    | Errno::ENFILE
+                    | Errno::EADDRNOTAVAIL
+                    | Errno::ENOBUFS
+                    | Errno::ENOMEM
+            )
+        )
+    }
+
     /// A remedy, if one is known.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
+            Self::Connect { .. } if self.is_of_this_host() => {
+                Some("raise this program's limit of open files: ulimit -n".to_owned())
+            }
             Self::Connect { peer, source } => Some(match source.kind() {
                 io::ErrorKind::ConnectionRefused => {
                     format!("nothing listens at {peer}: check that the device runs")

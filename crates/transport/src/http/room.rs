@@ -2,12 +2,14 @@
 //!
 //! A body waits for room before its bytes are read further, so that back-pressure reaches a peer that sends many or
 //! slow ones. Each request takes room once and holds it until it is answered, so none holds some while it waits for
-//! more. Bodies of up to [`SMALL_BYTES`] take none.
+//! more. An answer takes room after that, at once or never, and holds it until it is written: a peer that does not read
+//! its answers gets no more of them. Bodies of up to [`SMALL_BYTES`] take none.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::neighbourhood;
@@ -32,6 +34,18 @@ pub(super) struct Room {
 pub(super) struct RoomPermit {
     _of_peer: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
+}
+
+/// An answer that is not written yet.
+struct Unwritten {
+    answer: Bytes,
+    _permit: RoomPermit,
+}
+
+impl AsRef<[u8]> for Unwritten {
+    fn as_ref(&self) -> &[u8] {
+        &self.answer
+    }
 }
 
 impl Room {
@@ -59,6 +73,26 @@ impl Room {
             _of_peer: of_peer,
             _of_all: of_all,
         })
+    }
+
+    /// An answer that holds room until it is written; `None` if there is none now. Bytes that others hold as well, such
+    /// as a document, take no room, as they need no further memory.
+    pub(super) fn holding(&self, peer: SocketAddr, answer: Bytes) -> Option<Bytes> {
+        if answer.len() <= SMALL_BYTES || !answer.is_unique() {
+            return Some(answer);
+        }
+        let bytes = permits_for(answer.len()).min(self.peer_bytes);
+        let of_peer = self.peer_share(neighbourhood(peer));
+        let of_peer = of_peer.try_acquire_many_owned(bytes).ok()?;
+        let of_all = Arc::clone(&self.all).try_acquire_many_owned(bytes).ok()?;
+        let permit = RoomPermit {
+            _of_peer: of_peer,
+            _of_all: of_all,
+        };
+        Some(Bytes::from_owner(Unwritten {
+            answer,
+            _permit: permit,
+        }))
     }
 
     fn peer_share(&self, peer: IpAddr) -> Arc<Semaphore> {
@@ -114,6 +148,23 @@ mod tests {
             .collect();
         assert_eq!(held.len(), 5);
         assert!(at_once(&room, ONE, 1).is_none());
+    }
+
+    #[test]
+    fn answers_hold_room_until_they_are_written() {
+        let room = Room::new(16 * SMALL_BYTES, SMALL_BYTES);
+        let peer = |number| SocketAddr::from(([192, 0, 2, number], 4711));
+        let large = || Bytes::from(vec![7; 2 * SMALL_BYTES]);
+        let unwritten = [1, 2].map(|_| room.holding(peer(ONE), large()).unwrap());
+        assert_eq!(room.holding(peer(ONE), large()), None);
+        // Other peers, small answers and shared documents are served.
+        assert_eq!(room.holding(peer(OTHER), large()), Some(large()));
+        assert!(room.holding(peer(ONE), Bytes::from_static(b"a")).is_some());
+        let document = large();
+        assert!(room.holding(peer(ONE), document.clone()).is_some());
+        drop(unwritten);
+        assert!(room.holding(peer(ONE), large()).is_some());
+        assert_eq!(room.all.available_permits(), 16 * SMALL_BYTES);
     }
 
     #[test]

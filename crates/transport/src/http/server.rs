@@ -362,6 +362,8 @@ async fn connection<H: Handler>(
     });
     let mut builder = http1::Builder::new();
     builder
+        // Without it an answer is copied, and its room released before it is written.
+        .writev(true)
         .timer(TokioTimer::new())
         .header_read_timeout(shared.limits.header_deadline)
         .max_buf_size(shared.limits.header_bytes.max(8 << 10));
@@ -462,6 +464,19 @@ async fn answer<H: Handler>(
         // A client that sends it knows.
         if !is_coded || response.status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
             response = response.with_header(ACCEPT_ENCODING, exi::ACCEPTED);
+        }
+    }
+    if !head {
+        let length = response.body.len();
+        let body = std::mem::take(&mut response.body);
+        match slot.shared.room.holding(peer.address, body) {
+            Some(body) => response.body = body,
+            None => {
+                let detail = format!("one of {length} bytes, while others are not read");
+                let reason = "too many unread answers";
+                slot.shared.refuse(reason, peer.address, detail);
+                response = Response::empty(StatusCode::SERVICE_UNAVAILABLE);
+            }
         }
     }
     let length = response.body.len();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chappe_identity::{CertificateName, Contact};
 use chappe_soap::security::{Answered, Expected, Mode, SecurityError};
-use chappe_soap::{AddressingVersion, Envelope, Fault, FaultCode, v1_1};
+use chappe_soap::{AddressingVersion, Body, Envelope, Fault, FaultCode, v1_1};
 use chappe_xml::{Element, Limits, Name};
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
@@ -258,7 +258,7 @@ fn fault_of(body: &Element) -> Fault {
     let qname = code.map(|code| code.text().into_owned());
     let qname = qname.unwrap_or_default();
     let client = qname.trim().rsplit(':').next() == Some("Client");
-    let detail = detail.map(|detail| detail.elements().cloned().collect());
+    let detail = detail.map(|detail| detail.elements().cloned().map(Body::from).collect());
     Fault {
         code: match client {
             true => FaultCode::Sender,

@@ -1,8 +1,10 @@
 //! The boot number: increases with every start, even after the state was restored from a backup.
 
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::path::Path;
+
+use crate::{SHARED, replace_file};
 
 /// The number of this start, stored in the file before it is returned: the greater of the last one plus 1 and
 /// `unix_s`, the time of day in seconds since 1970.
@@ -23,26 +25,8 @@ pub fn next_boot(path: &Path, unix_s: u64) -> io::Result<u32> {
     let time = u32::try_from(unix_s).unwrap_or(u32::MAX);
     let next = last.checked_add(1).map(|next| next.max(time));
     let next = next.ok_or_else(|| io::Error::other("the boot number cannot be increased"))?;
-    replace(path, format!("{next}\n").as_bytes())?;
+    replace_file(path, SHARED, format!("{next}\n").as_bytes())?;
     Ok(next)
-}
-
-/// Replaces a file so that after a loss of power either the old or the new content is there.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let new = path.with_file_name(name);
-    let mut file = File::create(&new)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    match path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-    {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => File::open(".")?.sync_all(),
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use chappe_kad::Contact;
 
+use crate::{SHARED, replace_file};
+
 /// Contacts that are written and read. Reason: a table has about 200.
 pub const CONTACTS_FILE_MAX: usize = 1_024;
 
@@ -17,7 +19,7 @@ pub fn write_contacts(path: &Path, contacts: impl Iterator<Item = Contact>) -> i
         .take(CONTACTS_FILE_MAX)
         .map(|contact| format!("{} {}\n", contact.public, contact.address))
         .collect();
-    super::boot::replace(path, lines.concat().as_bytes())
+    replace_file(path, SHARED, lines.concat().as_bytes())
 }
 
 /// Reads contacts; none if there is no file. Skips malformed lines: lost contacts are found again.

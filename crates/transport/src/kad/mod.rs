@@ -12,7 +12,6 @@ mod entrance;
 mod node;
 
 pub use boot::next_boot;
-pub(crate) use boot::replace;
 pub use contacts::{CONTACTS_FILE_MAX, read_contacts, write_contacts};
 pub use driver::{KadOptions, bind, run_kad};
 pub use entrance::{announce, entrance, entrance_type};

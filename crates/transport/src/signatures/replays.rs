@@ -3,7 +3,7 @@
 //! One thread writes at a time, without the lock: messages that are accepted meanwhile wait as the next batch and
 //! share one sync.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use chappe_soap::security::{Checked, Policy, RECORD_BYTES, REPLAYS_MAX, ReplayCache, Verified};
 
 use super::NotAdmitted;
+use crate::{SHARED, replace_file};
 
 /// Records that are forgotten before the file is written anew.
 const SLACK: usize = 4_096;
@@ -189,14 +190,7 @@ impl ReplayFile {
 
 /// Replaces the file durably.
 fn replace(path: &Path, records: &[u8]) -> io::Result<(File, usize)> {
-    let new = path.with_extension("new");
-    let mut file = File::create(&new)?;
-    file.write_all(records)?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    if let Some(folder) = path.parent() {
-        File::open(folder)?.sync_all()?;
-    }
+    replace_file(path, SHARED, records)?;
     let file = OpenOptions::new().append(true).open(path)?;
     Ok((file, records.len() / RECORD_BYTES))
 }

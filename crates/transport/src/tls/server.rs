@@ -1,13 +1,13 @@
 //! The server end, and its certificate.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::cmp::Reverse;
+use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chappe_identity::der::issued_at;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::trust::{ClientVerifier, Trust};
 use super::{Error, FileError, Fingerprint, PROTOCOL, Stream, certificate, provider, validity};
-use crate::key_file;
+use crate::{PRIVATE, key_file, replace_file};
 
 /// The largest certificate file; reason: a chain has less than 20 kB.
 pub(super) const CHAIN_BYTES_MAX: u64 = 256 << 10;
@@ -75,7 +75,7 @@ impl Server {
         };
         let text = certificate::make(name, uri, hosts, certificate::FOREVER)
             .map_err(|_| failed(io::Error::other("the system provides no randomness")))?;
-        write_whole(path, &text).map_err(failed)?;
+        replace_file(path, PRIVATE, text.as_bytes()).map_err(failed)?;
         let server = Self::from_pem(text.as_bytes(), text.as_bytes(), path, path)?;
         Ok((server, true))
     }
@@ -240,7 +240,7 @@ impl Server {
     }
 }
 
-/// The revocation lists in a PEM file.
+/// The revocation lists in a PEM file, the latest first: of those that cover a certificate the first one counts.
 pub(super) fn revocation_lists_of(
     path: &Path,
 ) -> Result<Vec<CertificateRevocationListDer<'static>>, FileError> {
@@ -250,7 +250,8 @@ pub(super) fn revocation_lists_of(
     };
     let text = read(path, REVOCATION_BYTES_MAX)?;
     let lists: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(&text).collect();
-    let lists = lists.map_err(|error| content(error.to_string()))?;
+    let mut lists = lists.map_err(|error| content(error.to_string()))?;
+    lists.sort_by_cached_key(|list| Reverse(issued_at(list)));
     match lists.is_empty() {
         true => Err(content("it contains no revocation list".to_owned())),
         false => Ok(lists),
@@ -266,31 +267,12 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// Reads a file that is not secret.
+/// Reads a file that is not secret, if it is not longer than this.
 pub(super) fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, FileError> {
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(bytes_max).read_to_end(&mut bytes))
-        .map_err(|source| FileError::Io {
-            path: path.to_owned(),
-            source,
-        })?;
-    Ok(bytes)
-}
-
-/// Writes a secret file atomically.
-fn write_whole(path: &Path, text: &str) -> io::Result<()> {
-    let made = path.with_extension("new");
-    let mut options = OpenOptions::new();
-    let options = options.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = options.open(&made)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&made, path)?;
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+    key_file::read_within(path, bytes_max).map_err(|source| FileError::Io {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 #[cfg(test)]
@@ -322,7 +304,7 @@ mod tests {
         let make = |until| certificate::make("node", "urn:n", &hosts, until).unwrap();
         let (expired, other) = (make("20200102000000Z"), make(certificate::FOREVER));
         let path = directory.path().join("trusted.pem");
-        write_whole(&path, &expired).unwrap();
+        replace_file(&path, PRIVATE, expired.as_bytes()).unwrap();
         let error = refused(&expired, &path).await;
         assert!(error.to_string().contains("it has expired"), "{error}");
         assert!(error.hint().unwrap().contains("clock"));

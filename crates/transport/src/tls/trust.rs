@@ -309,9 +309,9 @@ mod tests {
     use super::*;
 
     /// What verifiers of both ends say of a certificate of the tests of `chappe-identity`, in 2026.
-    fn verdicts(name: &str, lists: Option<&str>) -> [Result<(), String>; 2] {
+    fn verdicts(root: &str, name: &str, lists: Option<&Path>) -> [Result<(), String>; 2] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../identity/tests/certificates");
-        let root = folder.join("root.pem");
+        let root = folder.join(root);
         let mut mutual = Mutual::anonymous()
             .trust_authorities(&root, Vec::new())
             .unwrap();
@@ -346,7 +346,7 @@ mod tests {
             ),
             ("other.pem", Some("root.crl"), Some("")),
         ] {
-            for verdict in verdicts(name, lists) {
+            for verdict in verdicts("root.pem", name, lists.map(Path::new)) {
                 match refused {
                     None => assert_eq!(verdict, Ok(()), "{name}"),
                     Some(reason) => {
@@ -372,8 +372,41 @@ mod tests {
         let broken = directory.path().join("broken.crl");
         let text = "-----BEGIN X509 CRL-----\nMAMCAQE=\n-----END X509 CRL-----\n";
         std::fs::write(&broken, text).unwrap();
-        let broken = trusting.revocation_lists(&broken);
-        assert!(broken.unwrap_err().to_string().contains("malformed"));
+        let malformed = trusting.clone().revocation_lists(&broken);
+        assert!(malformed.unwrap_err().to_string().contains("malformed"));
+        // Behind the limit of 16 MiB, a list could name the certificate of a peer.
+        let mut long = std::fs::read(&lists).unwrap();
+        long.resize((16 << 20) + 1, b'#');
+        std::fs::write(&broken, &long).unwrap();
+        let long = trusting.clone().revocation_lists(&broken).unwrap_err();
+        assert!(long.to_string().contains("limit of 16777216"), "{long}");
+        std::fs::File::options()
+            .write(true)
+            .open(&broken)
+            .unwrap()
+            .set_len(16 << 20)
+            .unwrap();
+        trusting.revocation_lists(&broken).unwrap();
+    }
+
+    #[test]
+    fn the_latest_list_of_an_authority_counts() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../identity/tests/certificates");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("both.crl");
+        for lists in [
+            ["earlier.crl", "later.crl"],
+            ["later.crl", "lapsed.crl"],
+            ["lapsed.crl", "later.crl"],
+        ] {
+            let text = lists
+                .map(|list| std::fs::read(folder.join(list)).unwrap())
+                .concat();
+            std::fs::write(&path, text).unwrap();
+            for verdict in verdicts("renewing.pem", "replaced.pem", Some(&path)) {
+                assert!(verdict.unwrap_err().contains("Revoked"), "{lists:?}");
+            }
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use chappe_machine::ReplayWindow;
 use chappe_notification_tree::Window;
 
-use crate::kad::replace;
+use crate::{SHARED, replace_file};
 
 /// Bytes of a window on disk: boot, newest, seen, since; big-endian.
 const WINDOW_BYTES: usize = 4 + 8 + 8 + 8;
@@ -95,7 +95,7 @@ impl Windows for WindowFiles {
         for (at, number) in [(4, newest), (12, seen), (20, window.since)] {
             bytes[at..at + 8].copy_from_slice(&number.to_be_bytes());
         }
-        replace(&self.path(topic), &bytes)
+        replace_file(&self.path(topic), SHARED, &bytes)
     }
 }
 

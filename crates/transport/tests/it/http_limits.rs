@@ -255,3 +255,40 @@ async fn requests_in_flight_are_bounded() {
     assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
     assert_eq!(drops.total(Hop::Http, "too many requests"), 1);
 }
+
+/// A client that reads no answers would make the server hold as many as it has connections.
+#[tokio::test]
+async fn unread_answers_are_bounded_for_each_peer() {
+    /// More than the buffers of both sockets hold.
+    const ANSWER_BYTES: usize = 32 << 20;
+    let drops = Drops::default();
+    let handler = |_: Request| async {
+        Response::new(StatusCode::OK, "text/plain", vec![b'a'; ANSWER_BYTES])
+    };
+    let limits = ServerLimits {
+        // An answer that is larger than the share of a peer takes all of the share.
+        body_bytes: 1 << 20,
+        bodies_bytes: 8 << 20,
+        write_deadline: DEADLINE,
+        ..ServerLimits::default()
+    };
+    let server = Server::bind(LOOPBACK, limits, drops.clone(), handler).unwrap();
+    let ask = async |from: [u8; 4]| {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from((from, 0))).unwrap();
+        let mut stream = socket.connect(server.local_addr()).await.unwrap();
+        let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        stream
+    };
+    let mut unread = ask([127, 0, 0, 1]).await;
+    unread.peek(&mut [0]).await.unwrap();
+    let refused = read_all(&mut ask([127, 0, 0, 1]).await).await;
+    assert!(refused.starts_with("HTTP/1.1 503"), "{refused:.80}");
+    assert_eq!(drops.total(Hop::Http, "too many unread answers"), 1);
+    let other = read_all(&mut ask([127, 0, 0, 2]).await).await;
+    assert!(other.starts_with("HTTP/1.1 200") && other.len() > ANSWER_BYTES);
+    assert!(read_all(&mut unread).await.len() > ANSWER_BYTES);
+    let again = read_all(&mut ask([127, 0, 0, 1]).await).await;
+    assert!(again.starts_with("HTTP/1.1 200"), "{again:.80}");
+}

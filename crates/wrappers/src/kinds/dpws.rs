@@ -52,7 +52,7 @@ pub(crate) const EXPORTER: ExporterKind = ExporterKind {
 struct Settings {
     /// The friendly name of the device. Default: the name of the file.
     name: Option<String>,
-    /// Interfaces to announce it on, by name or address. Default: all but the loopback.
+    /// Interfaces to announce it on, by name or address. Default: every interface except loopback.
     #[serde(default)]
     interfaces: Vec<String>,
     /// The HTTP port; 0 takes a free one. Default: 0.

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Steps, logs, print_summary};
-use crate::output::{self, Failure, Outcome};
+use crate::output::{self, Failure, NewFile, Outcome};
 
 /// The manifest's file name.
 pub(super) const MANIFEST: &str = "manifest.json";
@@ -210,13 +210,10 @@ fn write_manifest(to: &Path, manifest: &Manifest) -> Result<(), Failure> {
     let text = serde_json::to_vec_pretty(manifest)?;
     let sum = format!("{}  {MANIFEST}\n", hex_encode(&digest(&text)));
     for (name, bytes) in [(MANIFEST_SUM, sum.as_bytes()), (MANIFEST, &text)] {
-        let new = to.join(format!("{name}.new"));
-        let mut file = File::create_new(&new)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&new, to.join(name))?;
+        let mut new = NewFile::begin(&to.join(name))?;
+        new.file().write_all(bytes)?;
+        new.create()?;
     }
-    File::open(to)?.sync_all()?;
     Ok(())
 }
 

@@ -54,6 +54,9 @@ fn logs(directory: &Path) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
 fn open_exclusive(log: &Path) -> Result<FileDisk, Failure> {
     FileDisk::open(log).map_err(|error| {
         match error.kind() {
+        std::io::ErrorKind::ReadOnlyFilesystem => output::refused("open", log, &error).hint(
+            "copy the data directory to a file system that is not read-only (cp -a), and name the copy",
+        ),
         std::io::ErrorKind::WouldBlock => Failure::new(error.to_string()).coded("data_in_use").hint(
             "stop the node that uses it; only `chappe data check` and `backup` work while it runs",
         ),

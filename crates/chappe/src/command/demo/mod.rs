@@ -174,9 +174,9 @@ impl Folder {
 }
 
 fn cannot_make(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("cannot create {}: {error}", path.display()))
-        .coded("file_unwritable")
-        .hint("name a writable directory: --data DIR")
+    output::refused("create", path, error).hint(
+        "name a directory that you can write, such as: chappe demo --data /dev/shm/chappe-demo",
+    )
 }
 
 /// Makes a directory with a random name below `parent`, for this user alone. An existing file, link

@@ -167,13 +167,13 @@ pub(crate) struct Coding {
     /// Allow self-contained elements.
     #[arg(long = "selfContained", hide_short_help = true)]
     pub self_contained: bool,
-    /// Values in a block of a compressed stream.
+    /// Number of values in a block of a compressed stream.
     #[arg(long = "blockSize", default_value_t = Options::BLOCK_SIZE, value_name = "N", hide_short_help = true)]
     pub block_size: u32,
     /// Longest value in the string table, in characters. Default: any.
     #[arg(long = "valueMaxLength", value_name = "N", hide_short_help = true)]
     pub value_max_length: Option<u32>,
-    /// Most values in the string table. Default: any number.
+    /// Maximum number of values in the string table. Default: any number.
     #[arg(
         long = "valuePartitionCapacity",
         value_name = "N",

@@ -6,6 +6,7 @@
 pub(super) mod elements;
 mod target;
 
+use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
 use chappe_wrappers::table_file::{TableFile, TableForm, TableStream};
@@ -15,9 +16,9 @@ use super::network;
 use super::node_client::NodeClient;
 use super::query::percent;
 use crate::cli::{Export, ExportFormat};
-use crate::output::{self, Failure, Outcome, Table};
+use crate::output::{self, Failure, NewFile, Outcome, Table};
 use elements::Elements;
-use target::{Target, paths};
+use target::paths;
 
 /// Elements between two reports of progress.
 const REPORT_ELEMENTS: u64 = 250_000;
@@ -30,6 +31,10 @@ pub(crate) fn run(flags: Export, json: bool) -> Outcome {
             result = network::interrupted() => result,
         }
     })
+}
+
+fn writable(failure: Failure) -> Failure {
+    failure.hint("name a file in a directory that exists, on a disk with enough room")
 }
 
 async fn export(flags: Export, json: bool) -> Outcome {
@@ -98,9 +103,10 @@ async fn one(
         schema: elements::schema(&found)?,
     };
     let last = found["last"].as_u64().unwrap_or(0);
-    let mut target = Target::new(path);
+    let mut new = NewFile::begin(path).map_err(writable)?;
     let mut elements = Elements::new(node, &path_of_stream, (from, to), last, &described.schema);
-    let mut file = TableFile::new(target.output()?, form, &described)?;
+    let content = BufWriter::new(new.file().try_clone()?);
+    let mut file = TableFile::new(content, form, &described)?;
     let mut reported = 0;
     while let Some(some) = elements.next().await? {
         for element in &some {
@@ -111,7 +117,8 @@ async fn one(
             output::progress(format_args!("{stream}: {reported} elements"));
         }
     }
-    let bytes = target.finish(file.finish()?)?;
+    file.finish()?.flush()?;
+    let bytes = new.replace().map_err(writable)?;
     let times = [("from", from), ("to", to)];
     let times: Vec<String> = times
         .iter()

@@ -43,7 +43,7 @@ pub(crate) struct Common {
     /// Don't retransmit lost samples, and don't wait for slow subscribers.
     #[arg(long)]
     pub best_effort: bool,
-    /// Most unacknowledged samples in flight. Default: 1000, over DDS 64.
+    /// Maximum number of unacknowledged samples in flight. Default: 1000, over DDS 64.
     ///
     /// Over DDS the subscriber's reader keeps eight times its own number in memory.
     #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]

@@ -10,8 +10,8 @@ pub(super) fn metrics() -> String {
     let mut page = head(
         "Metrics",
         "A node answers `GET /metrics` in the text format of OpenMetrics. Names begin with `chappe_`, times are in \
-         seconds and sizes in bytes. A metric with labels is left out of the answer while it has no value. The label \
-         `reason` has the reasons that the [codes](codes.md) explain.",
+         seconds and sizes in bytes. A metric with labels is left out of the answer while it has no value. The \
+         [codes](codes.md) explain the values of the label `reason`.",
     );
     page += &table(&["metric", "type", "unit", "meaning"]);
     for one in chappe_node::metrics() {

@@ -16,8 +16,8 @@ pub(super) fn configuration() -> String {
     let root = config::schema();
     let mut page = head(
         "Configuration of a node",
-        "The keys of node.toml. `chappe config sample` prints them with their defaults, `chappe config check` checks a \
-         file. A key is also set by `--set KEY=VALUE` and by an environment variable: `http.listen` by \
+        "The keys of node.toml. `chappe config sample` prints them with their defaults, and `chappe config check` checks \
+         a file. A key is also set by `--set KEY=VALUE` and by an environment variable: `http.listen` by \
          `CHAPPE_HTTP_LISTEN`. Flags win over variables, and variables over the file.",
     );
     page += "## Top level\n\n";

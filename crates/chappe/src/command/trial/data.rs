@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use chappe_log::{Options, Store};
+use chappe_log::{Error as LogError, Options, Store};
 use chappe_stream::trial::{ELEMENTS_MAX, TrialStream};
 use chappe_stream::{StoreError, StreamLog, StreamStore, Timestamp};
 use chappe_transport::ReadOnlyDisk;
 
 use super::recorded::{Wanted, since, too_many};
+use crate::command::serve;
 use crate::output::Failure;
 
 /// Reads the elements of the wanted streams that are newer than `last` before the newest one.
@@ -16,6 +17,7 @@ pub(super) fn read(
     wanted: &[Wanted],
     last: std::time::Duration,
 ) -> Result<Vec<TrialStream>, Failure> {
+    chappe_node::check_formats(directory).map_err(serve::failure)?;
     let path = chappe_node::log_directory(directory);
     let disk = ReadOnlyDisk::open(&path).map_err(|error| {
         Failure::new(format!("cannot read the log {}: {error}", path.display())).coded("data_unusable").hint(
@@ -27,11 +29,13 @@ pub(super) fn read(
         ..Options::default()
     };
     let seed = chappe_transport::seed_number()?;
-    let (store, _) = Store::open(Box::new(disk), options, seed)?;
+    let opened = Store::open(Box::new(disk), options, seed);
+    let (store, _) = opened.map_err(|error| failed(error.into()))?;
     let streams = StreamStore::new(store);
     let mut logs = Vec::new();
     for one in wanted {
-        let log = streams.existing(&one.stream)?.ok_or_else(|| {
+        let existing = streams.existing(&one.stream).map_err(failed)?;
+        let log = existing.ok_or_else(|| {
             let names: Vec<String> = streams
                 .streams()
                 .iter()
@@ -53,14 +57,14 @@ pub(super) fn read(
     }
     let mut newest = None;
     for log in &logs {
-        let last = log.newest(1)?;
+        let last = log.newest(1).map_err(failed)?;
         newest = newest.max(last.first().map(|element| element.source_time));
     }
     let from = newest.map(|newest| since(newest, last));
     let mut found = Vec::new();
     let mut count = 0;
     for (one, log) in wanted.iter().zip(&logs) {
-        let stream = elements(one, log, from)?;
+        let stream = elements(one, log, from).map_err(failed)?;
         count += stream.elements.len();
         if count > ELEMENTS_MAX {
             return Err(too_many());
@@ -68,6 +72,16 @@ pub(super) fn read(
         found.push(stream);
     }
     Ok(found)
+}
+
+/// The failure of an error of the log; the message of one about a newer format has a hint.
+fn failed(error: StoreError) -> Failure {
+    let is_newer = matches!(error, StoreError::Log(LogError::NewerFormat { .. }));
+    let failure = Failure::from(error);
+    match is_newer {
+        true => failure.coded("newer_format"),
+        false => failure,
+    }
 }
 
 fn elements(

@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use chappe_node::config::Origin;
 use nix::unistd::{Group, Uid, User};
 use serde_json::json;
 
@@ -43,6 +44,12 @@ const USER_KEYS: &[&str] = &[
 ];
 /// Where a service has its data whose configuration belongs to root.
 const STATE_DIRECTORY: &str = "Environment=CHAPPE_DATA_DIRECTORY=/var/lib/chappe";
+/// Directories of files that the node writes on request, with their names below the data of such a service.
+const WRITTEN: [(&str, &str); 3] = [
+    ("sensors_directory", "sensors"),
+    ("wrappers_directory", "wrappers"),
+    ("exporters_directory", "exporters"),
+];
 /// Permission of others to read a file.
 const OTHERS_READ: u32 = 0o004;
 
@@ -161,9 +168,10 @@ fn install(flags: &ServiceInstall, json: bool) -> Outcome {
         )));
     }
     let writable = |failure: Failure| {
-        failure.hint(
-            "see the unit and put it where your system reads units: chappe service install --print",
-        )
+        failure.hint(format!(
+            "print the unit, and put it where your system reads units: chappe service install {} --print",
+            flags.at.display()
+        ))
     };
     if let Some(directory) = path.parent() {
         output::folder(directory).map_err(writable)?;
@@ -177,11 +185,22 @@ fn install(flags: &ServiceInstall, json: bool) -> Outcome {
     } else {
         output::line(format_args!("{} runs {}", path.display(), file.display()));
     }
+    for (key, place) in text.lines().filter_map(moved) {
+        output::note(format_args!(
+            "{key} is {place}, which the service can write"
+        ));
+    }
     if scope == Scope::User {
         output::note("it ends with your last session; to run it always: loginctl enable-linger");
     }
     output::progress("next: chappe service status");
     Ok(())
+}
+
+/// The key and the value of a line that sets a directory of the service.
+fn moved(line: &str) -> Option<(String, &str)> {
+    let (name, place) = line.strip_prefix("Environment=CHAPPE_")?.split_once('=')?;
+    Some((name.to_lowercase(), place))
 }
 
 /// Refuses to take the service of another configuration: its node would stop.
@@ -273,14 +292,37 @@ fn user(file: &Path) -> Result<Vec<String>, Failure> {
         )));
     }
     // The directory for the data belongs to a user that exists while the service does.
-    Ok([
+    let lines = [
         "DynamicUser=yes",
         "StateDirectory=chappe",
         "StateDirectoryMode=0700",
         STATE_DIRECTORY,
-    ]
-    .map(str::to_owned)
-    .into())
+    ];
+    let lines = lines.map(str::to_owned).into_iter();
+    Ok(lines.chain(written_directories(file)?).collect())
+}
+
+/// The lines by which a service whose configuration belongs to root writes sensors, wrappers and exporters next to its
+/// data. A directory that the configuration names, or that has files, stays: the node reads it and cannot change it.
+fn written_directories(file: &Path) -> Result<Vec<String>, Failure> {
+    let loaded = super::config::load(Some(file), Vec::new())?;
+    let config = &loaded.config;
+    let places = [
+        &config.sensors_directory,
+        &config.wrappers_directory,
+        &config.exporters_directory,
+    ];
+    let lines = WRITTEN.iter().zip(places).filter(|((key, _), place)| {
+        let setting = loaded.settings.iter().find(|setting| setting.key == *key);
+        let is_default = setting.is_some_and(|it| matches!(it.origin, Origin::Default));
+        let is_empty = std::fs::read_dir(place).map_or(true, |mut files| files.next().is_none());
+        is_default && is_empty
+    });
+    let lines = lines.map(|((key, name), _)| {
+        let variable = key.to_uppercase();
+        format!("Environment=CHAPPE_{variable}=/var/lib/chappe/{name}")
+    });
+    Ok(lines.collect())
 }
 
 fn is_group(name: &str) -> bool {
@@ -422,6 +464,20 @@ mod tests {
         };
         assert!(system.contains(user), "{system}");
         assert!(system.contains("\nProtectSystem=strict\n"), "{system}");
+        assert_eq!(moved(STATE_DIRECTORY).unwrap().0, "data_directory");
+        let set = "Environment=CHAPPE_SENSORS_DIRECTORY=/var/lib/chappe/sensors\n";
+        let lines = |file: &Path| written_directories(file).ok().unwrap().join("\n") + "\n";
+        assert!(lines(&file).contains(set), "{}", lines(&file));
+        if owner == 0 {
+            assert!(system.contains(set), "{system}");
+        }
+        // A directory with files, or one that the configuration names, stays.
+        std::fs::create_dir(scratch.path().join("sensors")).unwrap();
+        std::fs::write(scratch.path().join("sensors/a.toml"), "").unwrap();
+        assert!(!lines(&file).contains(set));
+        let named = scratch.path().join("named.toml");
+        std::fs::write(&named, "sensors_directory = \"s\"\n").unwrap();
+        assert!(!lines(&named).contains(set));
         let own = unit(&Scope::User, program, &file).ok().unwrap();
         assert!(own.contains("WantedBy=default.target"), "{own}");
         assert!(

@@ -161,9 +161,14 @@ impl DeviceClient {
 impl Shared {
     /// Asks a host, which may have restarted, whether it still has its subscriptions.
     pub(super) async fn verify(&self, host: IpAddr) {
+        let sinks = || self.sinks.lock().unwrap_or_else(PoisonError::into_inner);
         let mut doubted = Vec::new();
         {
-            let sinks = self.sinks.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut sinks = sinks();
+            // A flood of Hellos must not become a queue of tasks.
+            if !sinks.verifying.insert(host) {
+                return;
+            }
             for (sink, _) in sinks.by_dialect.values() {
                 let state = sink.state();
                 let keys = state.hosts.iter().filter(|(_, at)| **at == host);
@@ -173,5 +178,6 @@ impl Shared {
         for (sink, key) in doubted {
             sink.command(SinkCommand::Verify { key }).await;
         }
+        sinks().verifying.remove(&host);
     }
 }

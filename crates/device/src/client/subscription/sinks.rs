@@ -1,6 +1,6 @@
 //! One event sink for each dialect, one server for each local address.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, Weak};
 
@@ -28,6 +28,8 @@ pub(in crate::client) struct Sinks {
     /// Nodes of notification trees, one for each local address.
     trees: HashMap<IpAddr, Arc<TreeNode>>,
     pub(super) next_key: u64,
+    /// The hosts whose subscriptions are being verified.
+    pub(super) verifying: HashSet<IpAddr>,
 }
 
 impl Sinks {

@@ -404,3 +404,16 @@ async fn a_device_that_is_not_there_is_an_error() {
     let failed = check(&Options::new(contact)).await;
     assert!(failed.unwrap_err().to_string().contains("Get"));
 }
+
+#[tokio::test]
+async fn a_device_that_never_answers_is_an_error() {
+    let listener = tokio::net::TcpListener::bind("127.0.41.7:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let contact = Contact::parse(&format!("http://{at}/device"), 0).unwrap();
+    let options = Options {
+        limit: Duration::from_millis(300),
+        ..Options::new(contact)
+    };
+    let failed = check(&options).await.unwrap_err();
+    assert!(matches!(failed, crate::Error::Silent(_)), "{failed}");
+}

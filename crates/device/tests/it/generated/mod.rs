@@ -89,7 +89,7 @@ fn key() -> Key {
 
 /// Asserts that this source is what `chappe describe --rust` writes.
 fn is_written(source: &str, name: &str, service: &HostedService, about: &str) {
-    let mut modules = Modules::default();
+    let mut modules = Modules::new("chappe_device");
     modules.add(name, &service.wsdl, &service.schemas).unwrap();
     let about = format!("Types for the messages of {about}, written by `chappe describe --rust`.");
     let written = modules.finish(&about);

@@ -2,7 +2,7 @@
 
 /// The messages of the service `Thermometer`.
 pub mod thermometer {
-    use chappe_soap::message::{Fault, Message};
+    use chappe_device::message::{Fault, Message};
 
     /// The faults of `SetPeriod`.
     #[derive(Fault, Debug, Clone, PartialEq)]

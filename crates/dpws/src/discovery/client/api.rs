@@ -149,7 +149,7 @@ pub enum Command {
         /// The endpoint's source address.
         from: SocketAddr,
     },
-    /// Remove the endpoint from the table.
+    /// Remove the endpoint from the table. A discovery proxy is reported again when it is next heard.
     Forget {
         /// The address of the endpoint.
         endpoint: Str,
@@ -228,7 +228,7 @@ pub enum Event {
         from: SocketAddr,
     },
     /// A discovery proxy announced itself, or answered; not authenticated. Emitted once for each list of its
-    /// addresses.
+    /// addresses, within a rate of each sender.
     Proxy {
         /// Its description, with permitted transport addresses only.
         target: Target,

@@ -32,6 +32,10 @@ pub use api::{Command, Config, Event, Via};
 
 /// Discovery proxies that are reported. Reason: a network has one or two; the rest is a flood.
 pub(super) const PROXIES_MAX: usize = 8;
+/// Reports of discovery proxies that one sender may cause, after as many at once as are reported in all. Reason: a
+/// proxy moves rarely, and each report costs the application a connection.
+pub(super) const PROXY_REPORTS_PER_S: u32 = 1;
+const PROXY_REPORTS_BURST: u32 = 8;
 
 /// The machine that searches for target services, in both dialects.
 ///
@@ -62,6 +66,7 @@ pub struct Client {
     refusal_reports: ReportLimiter,
     message_rate: Buckets,
     resolve_rate: Buckets,
+    proxy_rate: Buckets,
     table: Table,
     /// The transport addresses of reported discovery proxies, by endpoint.
     proxies: BTreeMap<Str, Vec<Str>>,
@@ -114,6 +119,7 @@ impl Client {
             refusal_reports: ReportLimiter::default(),
             message_rate: Buckets::per_subnet(config.messages_burst, config.messages_per_s),
             resolve_rate: Buckets::shared_by_all(config.resolves_burst, config.resolves_per_s),
+            proxy_rate: Buckets::per_subnet(PROXY_REPORTS_BURST, PROXY_REPORTS_PER_S),
             table: Table::new(config.quota()),
             proxies: BTreeMap::new(),
             is_managed: false,
@@ -222,6 +228,7 @@ impl Client {
             Command::Accept { target, from } => self.accept(target, from),
             Command::Forget { endpoint } => {
                 self.table.remove(&endpoint);
+                self.proxies.remove(&endpoint);
             }
             Command::SetInterfaces(interfaces) => self.config.interfaces = interfaces,
             Command::SetManaged(is_managed) => self.is_managed = is_managed,
@@ -487,6 +494,7 @@ impl Invariant for Client {
         self.table.check()?;
         self.message_rate.check()?;
         self.resolve_rate.check()?;
+        self.proxy_rate.check()?;
         let (requests, timers) = (self.requests.len(), self.timers.len());
         if requests > self.config.requests_capacity || requests != timers {
             return Err(format!("{requests} requests, {timers} timers"));

@@ -11,7 +11,7 @@ use super::super::message::{AppSequence, Content, Message};
 use super::super::policy;
 use super::super::table::{Full, differs, fill_absent_fields};
 use super::super::{DropReason, Inbound, Target};
-use super::{Client, Event, Known, PROXIES_MAX, Subject, Via};
+use super::{Client, Event, Known, PROXIES_MAX, PROXY_REPORTS_PER_S, Subject, Via};
 use crate::Dialect;
 
 /// The source of a message, and its kind.
@@ -398,8 +398,8 @@ impl Client {
         Ok(permitted.target)
     }
 
-    /// Reports a discovery proxy, once. It is no device, and nothing is believed of it: the application
-    /// decides whether to ask it.
+    /// Reports a discovery proxy, once for each list of addresses. It is no device, and nothing is believed of it:
+    /// the application decides whether to ask it.
     fn on_proxy(&mut self, origin: Origin<'_>, target: &Target) -> Result<(), Dropped> {
         let target = self.permit_xaddrs(origin, target.clone())?;
         let endpoint = &target.endpoint.address;
@@ -409,6 +409,10 @@ impl Client {
         if self.proxies.len() >= PROXIES_MAX && !self.proxies.contains_key(endpoint) {
             let detail = format!("{PROXIES_MAX} discovery proxies are known");
             return Err(Dropped::new(DropReason::DiscoveryProxy, detail));
+        }
+        if !self.proxy_rate.take(origin.now, origin.from.ip()) {
+            let detail = format!("more than {PROXY_REPORTS_PER_S} discovery proxies per second");
+            return Err(Dropped::new(DropReason::RateLimited, detail));
         }
         self.proxies.insert(endpoint.clone(), target.xaddrs.clone());
         self.event(Event::Proxy {
@@ -420,7 +424,7 @@ impl Client {
     }
 
     /// Forgets a discovery proxy that left, so that it is reported when it is back. A forged Bye costs
-    /// one more event, at most as many as the rate of messages allows.
+    /// one more event, at most as many as the rate of reports allows.
     fn on_bye_of_proxy(&mut self, target: &Target) -> bool {
         self.proxies.remove(&target.endpoint.address).is_some()
     }

@@ -6,13 +6,22 @@ use chappe_soap::{EndpointReference, Envelope, Fault, FaultCode};
 use chappe_xml::Str;
 
 use super::super::intake::{self, Dropped};
-use super::super::message::{AppSequence, Content, MATCHES_MAX, Message};
+use super::super::message::{AppSequence, Content, MATCHES_MAX, MatchesSize, Message};
 use super::super::scopes::unknown_rule;
 use super::super::target_service::{limit_copies, same_family};
 use super::super::{DropReason, Inbound, Outbound, Target};
 use super::{AMPLIFICATION_MAX, Event, Origin, Proxy, Request};
 use crate::Dialect;
 use crate::exchange::{self, Reply};
+
+/// Bytes of the matches in an answer by HTTP. Reason: a client reads answers of 4 MiB, of which the rest of the
+/// envelope takes less than 16 KiB.
+const ANSWER_BYTES_MAX: usize = (4 << 20) - (16 << 10);
+/// Times the counted bytes of matches may exceed those of a datagram before they are written: the count is less than
+/// twice the text.
+const COUNTED_PER_TEXT: usize = 2;
+/// The same if the answer is EXI, in which equal parts of matches are written once.
+const COUNTED_PER_EXI: usize = 8;
 
 impl Proxy {
     /// Answers a Probe or Resolve that came as a datagram.
@@ -28,9 +37,14 @@ impl Proxy {
         // As EXI more matches fit.
         let bytes_of = |answer: Envelope| intake::bytes_of(answer.to_text(), received.takes_exi);
         let fits = |bytes: &Vec<u8>| bytes.len() <= allowed.min(SENT_ENVELOPE_BYTES_MAX);
+        let counted_per_byte = match received.takes_exi {
+            true => COUNTED_PER_EXI,
+            false => COUNTED_PER_TEXT,
+        };
+        let bytes_max = allowed.min(SENT_ENVELOPE_BYTES_MAX) * counted_per_byte;
         let answer = match datagram.multicast {
             true => None,
-            false => self.matches(message).map_err(|rule| {
+            false => self.matches(message, bytes_max).map_err(|rule| {
                 Dropped::new(DropReason::UnknownMatchRule, rule.unwrap_or_default())
             })?,
         };
@@ -63,9 +77,9 @@ impl Proxy {
         pushed.map_err(|full| Dropped::new(DropReason::QueueFull, full.to_string()))
     }
 
-    /// The answer to a Probe or Resolve; `None` if the matches are more than any answer may have. The error
-    /// is an unknown match rule.
-    fn matches(&self, message: &Message) -> Result<Option<Content>, Option<Str>> {
+    /// The answer to a Probe or Resolve; `None` if the matches are more than any answer may have, or their text
+    /// is counted to be longer than `bytes_max`. The error is an unknown match rule.
+    fn matches(&self, message: &Message, bytes_max: usize) -> Result<Option<Content>, Option<Str>> {
         let dialect = message.dialect;
         let offered = |target: &Target| Target {
             types: target
@@ -79,7 +93,9 @@ impl Proxy {
             Content::Probe(probe) => {
                 let matching = self.entries.matches(dialect, probe);
                 let matching = matching.ok_or_else(|| probe.match_by.clone())?;
-                if matching.len() > MATCHES_MAX {
+                let mut size = MatchesSize::default();
+                let mut counted = matching.iter();
+                if matching.len() > MATCHES_MAX || !counted.all(|one| size.add(one, bytes_max)) {
                     return Ok(None);
                 }
                 let targets = matching.into_iter().map(offered).collect();
@@ -182,18 +198,21 @@ impl Proxy {
             Content::Resolve(_) if self.is_about_itself(&message) => {
                 Content::ResolveMatches(Some(self.own_target(message.dialect, None)))
             }
-            Content::Probe(_) | Content::Resolve(_) => match self.matches(&message) {
-                Ok(Some(content)) => content,
-                Ok(None) => {
-                    let detail =
-                        format!("more than {MATCHES_MAX} matches: ask for types or scopes");
-                    return Err(Dropped::new(DropReason::TooLarge, detail));
+            Content::Probe(_) | Content::Resolve(_) => {
+                match self.matches(&message, ANSWER_BYTES_MAX) {
+                    Ok(Some(content)) => content,
+                    Ok(None) => {
+                        let detail = format!(
+                            "more than {MATCHES_MAX} matches, or {ANSWER_BYTES_MAX} bytes of them: ask for types or scopes"
+                        );
+                        return Err(Dropped::new(DropReason::TooLarge, detail));
+                    }
+                    Err(rule) => {
+                        let detail = rule.unwrap_or_default();
+                        return Err(Dropped::new(DropReason::UnknownMatchRule, detail));
+                    }
                 }
-                Err(rule) => {
-                    let detail = rule.unwrap_or_default();
-                    return Err(Dropped::new(DropReason::UnknownMatchRule, detail));
-                }
-            },
+            }
             Content::ProbeMatches(_) | Content::ResolveMatches(_) => {
                 let action = message.content.action();
                 return Err(Dropped::new(DropReason::OtherRole, action));

@@ -19,6 +19,9 @@ use crate::exchange;
 
 /// The shortest pause before a renewal. Reason: a tiny lease must not cause a flood of requests.
 const RENEW_MIN: Duration = Duration::from_millis(500);
+/// The shortest pause between two queries for the status of a subscription. Reason: what makes a client verify it, a
+/// Hello, is not authenticated, so a flood of forged ones must not become one of requests.
+const CHECK_PAUSE: Duration = Duration::from_secs(1);
 /// The longest lease that the sink accepts. Reason: a subscription lost by its source is found
 /// within a day.
 const LEASE_MAX: Duration = Duration::from_secs(86_400);
@@ -28,12 +31,9 @@ impl EventSink {
         match command {
             SinkCommand::Subscribe { key, source } => self.add_subscription(key, *source),
             SinkCommand::Verify { key } => {
-                if self
-                    .subscriptions
-                    .get(&key)
-                    .is_some_and(|one| one.phase == Phase::Live)
-                {
-                    self.query_manager(key, Kind::GetStatus);
+                if let Some(subscription) = self.subscriptions.get_mut(&key) {
+                    subscription.must_check = true;
+                    self.schedule(key);
                 }
             }
             SinkCommand::Unsubscribe { key } => self.remove(key, EndReason::Unsubscribed),
@@ -60,6 +60,8 @@ impl EventSink {
             expires_at: self.now,
             renew_at: self.now,
             last_contact: self.now,
+            checked_at: self.now,
+            must_check: false,
             failures: 0,
             seen: Default::default(),
             on_tree: false,
@@ -122,6 +124,7 @@ impl EventSink {
         };
         let (to, peer) = (source.endpoint.clone(), source.peer);
         subscription.route = route;
+        subscription.must_check = false;
         subscription.seen.clear();
         subscription.on_tree = false;
         self.routes.insert(route, key);
@@ -161,6 +164,8 @@ impl EventSink {
         };
         let request = self.send((key, peer), kind, &manager, action, body);
         if let Some(subscription) = self.subscriptions.get_mut(&key) {
+            subscription.checked_at = self.now;
+            subscription.must_check = false;
             subscription.phase = match kind {
                 Kind::GetStatus => Phase::Checking(request),
                 _ => Phase::Renewing(request),
@@ -284,7 +289,7 @@ impl EventSink {
                 actions,
             });
         }
-        self.set_live(key, pending.sent_at, granted);
+        self.set_live(key, pending.sent_at, granted, None);
         self.event(SinkEvent::Subscribed { key, granted });
     }
 
@@ -317,8 +322,10 @@ impl EventSink {
         let rest = subscription.expires_at.saturating_since(pending.sent_at);
         // Without an expiration in the answer, the requested or the remaining lease holds.
         let known = Expiration::After(if renew { requested } else { rest });
+        // However often the status is queried, the renewal is not postponed.
+        let due = (!renew).then_some(subscription.renew_at);
         let granted = self.lease(expires.unwrap_or(known), pending.sent_at);
-        self.set_live(key, pending.sent_at, granted);
+        self.set_live(key, pending.sent_at, granted, due);
         if renew || recovered {
             self.event(SinkEvent::Renewed { key, granted });
         }
@@ -338,8 +345,15 @@ impl EventSink {
         lease.min(LEASE_MAX)
     }
 
-    /// The lease starts when the request was sent, so that it never ends after the source's.
-    fn set_live(&mut self, key: SubscriptionKey, sent_at: Instant, granted: Duration) {
+    /// The lease starts when the request was sent, so that it never ends after the source's. The renewal is no later
+    /// than `due`.
+    fn set_live(
+        &mut self,
+        key: SubscriptionKey,
+        sent_at: Instant,
+        granted: Duration,
+        due: Option<Instant>,
+    ) {
         let (low, high) = self.config.renew_percent;
         let share = self.ids.fraction();
         let percent = f64::from(low) + share * f64::from(high.saturating_sub(low));
@@ -349,7 +363,8 @@ impl EventSink {
         };
         subscription.phase = Phase::Live;
         subscription.expires_at = sent_at + granted.max(RENEW_MIN);
-        subscription.renew_at = sent_at + next_pause.max(RENEW_MIN);
+        let renew_at = sent_at + next_pause.max(RENEW_MIN);
+        subscription.renew_at = due.map_or(renew_at, |due| renew_at.min(due));
         subscription.last_contact = self.now;
         self.schedule(key);
     }
@@ -366,9 +381,13 @@ impl EventSink {
             .config
             .verify_after
             .map(|after| subscription.last_contact + after);
-        let on_timer = verify_at.map_or(subscription.renew_at, |verify_at| {
-            verify_at.min(subscription.renew_at)
-        });
+        let check_at = subscription
+            .must_check
+            .then(|| subscription.checked_at + CHECK_PAUSE);
+        let on_timer = [verify_at, check_at]
+            .into_iter()
+            .flatten()
+            .fold(subscription.renew_at, Instant::min);
         self.timers.set(Timer::Act(key), on_timer.max(self.now));
     }
 

@@ -80,6 +80,9 @@ struct Subscription {
     expires_at: Instant,
     renew_at: Instant,
     last_contact: Instant,
+    /// When its status was queried last, and whether the application wants to know it since.
+    checked_at: Instant,
+    must_check: bool,
     failures: u32,
     seen: Seen,
     /// Whether the source sends its events through a tree.

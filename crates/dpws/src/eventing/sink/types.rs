@@ -42,7 +42,7 @@ pub enum SinkCommand {
         source: Box<Source>,
     },
     /// Query the source's status because it may have lost the subscription, for example by a
-    /// restart.
+    /// restart. It is queried at most once a second.
     Verify {
         /// The subscription.
         key: SubscriptionKey,

@@ -145,7 +145,9 @@ impl EventSource {
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
             return;
         };
-        subscription.failures += 1;
+        if failure != Failure::Local {
+            subscription.failures += 1;
+        }
         let failures = subscription.failures;
         if failures >= self.config.failures_max {
             let status = EndStatus::DeliveryFailure;
@@ -162,7 +164,7 @@ impl EventSource {
             self.drop_notifications(id, DropReason::Refused, 1);
             self.join_tree(id);
         }
-        let doublings = (failures - 1).min(16);
+        let doublings = failures.saturating_sub(1).min(16);
         let pause = self.config.retry_delay.saturating_mul(1 << doublings);
         self.timers.set(Timer::Retry(id), self.now + pause);
     }

@@ -438,10 +438,10 @@ impl Invariant for EventSource {
             }
             if !subscription.queue.is_empty()
                 && subscription.in_flight.is_none()
-                && subscription.failures == 0
+                && !self.timers.is_set(&Timer::Retry(*id))
             {
                 return Err(format!(
-                    "{id:?} has queued notifications, but none in flight"
+                    "{id:?} has queued notifications, but none in flight or to be sent again"
                 ));
             }
         }

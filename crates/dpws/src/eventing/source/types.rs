@@ -100,6 +100,20 @@ pub enum Failure {
     Unreachable,
     /// The sink rejects it (HTTP status 4xx): not retried.
     Refused,
+    /// This host has no file, port or buffer left for a connection: retried, and never the end of the subscription,
+    /// since the sink is not to blame.
+    Local,
+}
+
+impl Failure {
+    /// That of a message without an answer: of this host, or of the sink and the way to it.
+    #[must_use]
+    pub fn of(is_local: bool) -> Self {
+        match is_local {
+            true => Self::Local,
+            false => Self::Unreachable,
+        }
+    }
 }
 
 /// A command of the device.

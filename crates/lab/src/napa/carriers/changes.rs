@@ -40,7 +40,8 @@ pub(super) fn run(carrier: Carrier, settings: &Settings, report: &mut Report) ->
         ("two senders share", shared),
         ("one of four readers dies", died),
     ];
-    for size in SIZES {
+    let wanted = |size: &usize| settings.sizes.is_empty() || settings.sizes.contains(size);
+    for size in SIZES.into_iter().filter(wanted) {
         for (what, change) in changes {
             // Over ZeroMQ each sender has a bottleneck of its own.
             if carrier == Carrier::Zeromq && what != changes[0].0 {

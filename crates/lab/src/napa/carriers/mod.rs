@@ -28,7 +28,7 @@ use crate::{Error, Limit, Reference, Report, Settings};
 use pair::Measured;
 pub(super) use pair::Pair;
 
-const SIZES: [usize; 6] = [5_000, 10_000, 20_000, 50_000, 100_000, 200_000];
+pub(super) const SIZES: [usize; 6] = [5_000, 10_000, 20_000, 50_000, 100_000, 200_000];
 const WINDOWS: [u32; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024];
 /// Over DDS no more is ever in flight (`chappe_dds::UNACKNOWLEDGED_BYTES_MAX`).
 const DDS_BYTES_MAX: usize = 15 << 19;
@@ -127,9 +127,13 @@ struct Extent {
 impl Extent {
     fn of(settings: &Settings) -> Self {
         let ms = Duration::from_millis;
+        let sizes = |all: &[usize]| match settings.sizes.as_slice() {
+            [] => all.to_vec(),
+            chosen => chosen.to_vec(),
+        };
         if settings.quick {
             Self {
-                sizes: vec![5_000, 100_000],
+                sizes: sizes(&[5_000, 100_000]),
                 windows: WINDOWS
                     .into_iter()
                     .filter(|it| it.trailing_zeros() % 2 == 0 && *it <= 256)
@@ -141,7 +145,7 @@ impl Extent {
             }
         } else {
             Self {
-                sizes: SIZES.to_vec(),
+                sizes: sizes(&SIZES),
                 windows: WINDOWS.to_vec(),
                 periods: 25,
                 repeats: 3,

@@ -204,7 +204,7 @@ pub(in crate::http) async fn ping() -> Response {
     (StatusCode::NO_CONTENT, [(VERSION, OWN_VERSION)]).into_response()
 }
 
-/// Whether the interface is available, in the form of version 2.
+/// Whether the interface is available, as in version 2 of the InfluxDB API.
 #[utoipa::path(get, path = "/api/v2/ping", tag = "ingest", responses((status = 204, description = "it is")))]
 pub(in crate::http) async fn ping_v2() -> Response {
     ping().await

@@ -65,7 +65,7 @@ pub(crate) async fn all_events(
     follow(app, caller, &headers, None, params.diff)
 }
 
-/// Changes of the directory of one type, as server-sent events.
+/// Changes of one type in the directory, as server-sent events.
 #[utoipa::path(get, path = "/events/{type}", tag = "things", params(ThingEventParams,
         ("type" = String, Path, description = "thing_created, thing_updated or thing_deleted"),
         ("Last-Event-ID" = Option<String>, Header, description = "the id of the last event that was received")),

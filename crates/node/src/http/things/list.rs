@@ -141,8 +141,8 @@ impl Page {
 }
 
 /// All Thing Descriptions, in the order of their ids: those that clients registered and those of the devices
-/// that the node has found. With `offset` or `limit` the field `Link` names the next page, and by the `etag`
-/// of the canonical address the state of the list.
+/// that the node has found. With `offset` or `limit`, the header `Link` names the next page, and the
+/// canonical address of the list with an `etag` that identifies its state.
 #[utoipa::path(get, path = "/things", tag = "things", params(ThingListParams),
     responses((status = 200, content_type = "application/ld+json", body = ThingList),
         (status = 400, body = Problem), (status = 503, body = Problem)))]

@@ -77,8 +77,8 @@ impl<'s> Types<'s> {
         name
     }
 
-    /// Writes the open types, and returns the source of all.
-    pub(super) fn finish(mut self) -> Result<String, SourceError> {
+    /// Writes the open types, and returns the source of all, with the traits of this crate.
+    pub(super) fn finish(mut self, library: &str) -> Result<String, SourceError> {
         let mut written = 0;
         while let Some((id, name)) = self.open.pop_front() {
             if self.items.len() > ITEMS_MAX {
@@ -108,7 +108,7 @@ impl<'s> Types<'s> {
                 return Err(SourceError::TooLarge);
             }
         }
-        Ok(imports(&source) + &source)
+        Ok(imports(&source, library) + &source)
     }
 
     /// The Rust type of a type; `hint` is the name of one that has none of its own.
@@ -204,7 +204,7 @@ impl<'s> Types<'s> {
 }
 
 /// The imports that the source needs.
-fn imports(source: &str) -> String {
+fn imports(source: &str, library: &str) -> String {
     let mut imports = String::new();
     let times: Vec<&str> = ["Duration", "SystemTime"]
         .into_iter()
@@ -222,7 +222,7 @@ fn imports(source: &str) -> String {
         };
     };
     line("std::time", &times);
-    line("chappe_soap::message", &messages);
+    line(&format!("{library}::message"), &messages);
     imports
 }
 

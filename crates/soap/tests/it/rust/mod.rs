@@ -1,7 +1,7 @@
 //! Goal: the source written for a WSDL compiles, its types read and write the messages of the schema,
 //! and what has no type says why.
 //! Method: a WSDL with everything that schemas of devices have; its source is a module here, equal to
-//! what is written (`chappe describe everything.wsdl --rust`).
+//! what is written (`chappe describe everything.wsdl --rust`, but with the traits of this crate).
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -32,7 +32,7 @@ fn documents() -> (Wsdl, Schemas) {
 
 fn written() -> String {
     let (wsdl, schemas) = documents();
-    let mut modules = Modules::default();
+    let mut modules = Modules::new("chappe_soap");
     modules.add("Plant", &wsdl, &schemas).unwrap();
     modules
         .finish("Types for the messages of everything.wsdl, written by `chappe describe --rust`.")
@@ -328,7 +328,7 @@ fn hostile_schemas_are_bounded() {
     let mut model = Model::new(&schemas);
     let element = model.element(&name).unwrap();
     assert!(model.compose(&element, &Argument::none()).is_err());
-    let mut modules = Modules::default();
+    let mut modules = Modules::new("chappe_soap");
     let written: Result<(), SourceError> = modules.add("x", &Wsdl::default(), &schemas);
     assert_eq!(written, Ok(()));
 }
@@ -359,7 +359,7 @@ fn source_with(text: &str) -> String {
     for schema in std::mem::take(&mut wsdl.schemas) {
         schemas.add("t.wsdl", &schema).unwrap();
     }
-    let mut modules = Modules::default();
+    let mut modules = Modules::new("chappe_soap");
     modules.add(&text, &wsdl, &schemas).unwrap();
     modules.finish(&format!(
         "Types of {text}, written by `chappe describe --rust`."
@@ -427,6 +427,9 @@ fn many_fields_of_one_rust_name_are_refused_or_written_in_time() {
             <w:portType name='P'><w:operation name='Get'><w:input message='t:m'/></w:operation></w:portType>
             </w:definitions>";
         let wsdl = Wsdl::parse(document.as_bytes()).unwrap();
-        assert_eq!(Modules::default().add("x", &wsdl, &schemas), wanted);
+        assert_eq!(
+            Modules::new("chappe_soap").add("x", &wsdl, &schemas),
+            wanted
+        );
     }
 }

@@ -67,14 +67,14 @@ struct Settings {
     resources: Vec<String>,
     /// A pattern that the paths match, such as `/sensors/{room}/{kind}`; its placeholders name streams and keys.
     pattern: Option<String>,
-    /// The content format that is asked for, a number of the registry of CoAP: 50 is JSON, 110 SenML.
+    /// The content format to request, a number of CoAP's registry: 50 is JSON, 110 is SenML.
     accept: Option<u16>,
     /// Time between two requests for a resource that cannot be observed. Default: 10.
     #[serde(default = "poll_default")]
     #[schemars(range(min = 1, max = 86_400), extend("x-unit" = "seconds"))]
     poll_s: u64,
-    /// Time without a notification after which a resource is registered again, even if the server says that its state is
-    /// good for longer. Default: 120.
+    /// Time without a notification after which a resource is registered again, even if the server declares
+    /// its state fresh for longer. Default: 120.
     #[serde(default = "silence_default")]
     #[schemars(range(min = 1, max = 86_400), extend("x-unit" = "seconds"))]
     silence_s: u64,

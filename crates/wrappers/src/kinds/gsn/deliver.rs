@@ -79,7 +79,7 @@ struct SyncSettings {
     #[serde(default = "window_default")]
     #[schemars(range(min = 1, max = 1_024))]
     window: usize,
-    /// Time for a connection, and for an answer, after which the connection is made again. Default: 30.
+    /// Time limit for a connection, and for an answer, after which the exporter reconnects. Default: 30.
     #[serde(default = "patience_default")]
     #[schemars(range(min = 1, max = 3_600), extend("x-unit" = "seconds"))]
     patience_s: u64,
@@ -98,7 +98,7 @@ struct PushSettings {
     #[serde(default = "window_default")]
     #[schemars(range(min = 1, max = 1_024))]
     window: usize,
-    /// Time for a connection, and for an answer, after which the connection is made again. Default: 30.
+    /// Time limit for a connection, and for an answer, after which the exporter reconnects. Default: 30.
     #[serde(default = "patience_default")]
     #[schemars(range(min = 1, max = 3_600), extend("x-unit" = "seconds"))]
     patience_s: u64,

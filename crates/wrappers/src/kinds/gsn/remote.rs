@@ -74,7 +74,7 @@ struct Settings {
     #[serde(default = "period_default")]
     #[schemars(range(min = 1, max = 86_400), extend("x-unit" = "seconds"))]
     period_s: u64,
-    /// How the server is trusted.
+    /// How the server is authenticated.
     #[serde(default)]
     server: Trust,
     /// Send the secret without encryption beyond this machine. Default: false.

@@ -1,4 +1,4 @@
-//! HTTP: a wrapper that polls a document, a wrapper that takes what others send, and an exporter that
+//! HTTP: a wrapper that polls a document, a wrapper that takes messages that clients send, and an exporter that
 //! sends.
 
 pub(in crate::kinds) mod peer;

@@ -43,7 +43,7 @@ pub(crate) const EXPORTER: ExporterKind = ExporterKind {
 struct Settings {
     /// The address: http://HOST:PORT/PATH or https://….
     address: String,
-    /// How the server is trusted and asked.
+    /// How the server is authenticated, and what requests to it contain.
     #[serde(default)]
     server: Server,
 }

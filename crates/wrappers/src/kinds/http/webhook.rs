@@ -1,4 +1,4 @@
-//! Takes what others send to the node by POST, and answers once it is stored.
+//! Takes messages that clients send to the node by POST, and answers once they are stored.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ use crate::{
 /// The kind.
 pub(crate) const WRAPPER: WrapperKind = WrapperKind {
     name: "webhook",
-    about: "what others send to `POST /api/v1/wrappers/NAME/messages`",
+    about: "messages that clients send to `POST /api/v1/wrappers/NAME/messages`",
     delivery: Delivery {
         acknowledges: "with status 200, after the message is stored",
         resumes: "the sender repeats what was not answered",

@@ -82,7 +82,7 @@ struct Settings {
     /// Whether requests are compressed.
     #[serde(default = "compresses")]
     gzip: bool,
-    /// How the server is trusted.
+    /// How the server is authenticated.
     #[serde(default)]
     server: Trust,
 }

@@ -23,7 +23,7 @@ pub(crate) use export::EXPORTER;
 /// The kind.
 pub(crate) const WRAPPER: WrapperKind = WrapperKind {
     name: "influxdb",
-    about: "what agents and clients of InfluxDB write to this node by HTTP",
+    about: "points that agents and clients of InfluxDB write to this node over HTTP",
     delivery: Delivery {
         acknowledges: "with status 204, after the points are stored",
         resumes: "the sender repeats what was not answered",

@@ -41,10 +41,11 @@ pub(super) struct Settings {
     #[serde(default = "timeout_default")]
     #[schemars(range(min = 10, max = 60_000), extend("x-unit" = "milliseconds"))]
     timeout_ms: u64,
-    /// Most registers that nobody needs between two that are read with one request. Default: 0.
+    /// Maximum number of unneeded registers between two that are read with one request. Default: 0.
     #[serde(default)]
     gap: u16,
-    /// Most registers of one request, for devices that allow fewer than the protocol. Default: 125.
+    /// Maximum number of registers in one request, for devices that allow fewer than the protocol. Default:
+    /// 125.
     #[serde(default = "request_registers_default")]
     #[schemars(range(min = 1, max = 125))]
     request_registers: u16,
@@ -86,7 +87,7 @@ pub(super) struct SerialTable {
     #[serde(default = "baud_default")]
     #[schemars(range(min = 50, max = 4_000_000), extend("x-unit" = "bit/s"))]
     pub(super) baud: u32,
-    /// Default: even, as the protocol demands.
+    /// Default: even, as the protocol requires.
     #[serde(default)]
     pub(super) parity: Parity,
     /// Default: 1, or 2 without parity.
@@ -122,7 +123,7 @@ struct PollTable {
     /// Time between two polls. Default: that of the file.
     #[schemars(range(min = 10, max = 86_400_000), extend("x-unit" = "milliseconds"))]
     period_ms: Option<u64>,
-    /// What is read.
+    /// The registers to read.
     #[schemars(with = "Vec<RegisterTable>", length(min = 1, max = 256))]
     registers: Vec<Spanned<RegisterTable>>,
 }
@@ -137,7 +138,7 @@ struct RegisterTable {
     table: Table,
     /// The address of its first register in the protocol, from 0.
     address: u16,
-    /// What the registers hold.
+    /// The type of the value in the registers.
     #[serde(rename = "type")]
     type_key: TypeKey,
     /// The bit of a register, from 0 for the least significant one.
@@ -152,13 +153,13 @@ struct RegisterTable {
     word_order: Option<Order>,
     /// Factor of the number in the registers.
     scale: Option<Number>,
-    /// What is added to it then.
+    /// The number that is added to it then.
     offset: Option<Number>,
     /// The number in the registers that means "no value".
     null_number: Option<i64>,
     /// The unit of the value, a UCUM code.
     unit: Option<String>,
-    /// What the value is about.
+    /// The property that the value describes.
     observed_property: Option<String>,
     /// For a person to read.
     description: Option<String>,

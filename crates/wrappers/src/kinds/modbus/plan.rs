@@ -17,11 +17,11 @@ pub(super) const BITS_MAX: u16 = 2_000;
 pub(super) enum Table {
     /// Registers that can be written.
     Holding,
-    /// Registers that can only be read.
+    /// Registers that are read-only.
     Input,
     /// Bits that can be written.
     Coils,
-    /// Bits that can only be read.
+    /// Bits that are read-only.
     Discrete,
 }
 

@@ -37,10 +37,10 @@ pub(super) enum TypeKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Order {
-    /// The most significant one, as the protocol demands within a register.
+    /// The most significant part first, as the protocol requires within a register.
     #[default]
     Big,
-    /// The least significant one.
+    /// The least significant part first.
     Little,
 }
 

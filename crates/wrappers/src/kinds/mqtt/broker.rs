@@ -54,7 +54,7 @@ pub(in crate::kinds) struct Broker {
     /// How the broker's certificate is trusted, with mqtts.
     #[serde(default)]
     server: Trust,
-    /// File with the certificate (PEM) that this client shows. Relative to this file.
+    /// File with the certificate (PEM) that this client presents. Relative to this file.
     certificate: Option<PathBuf>,
     /// File with the key of the certificate. Relative to this file.
     key_file: Option<PathBuf>,

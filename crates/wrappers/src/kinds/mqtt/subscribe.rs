@@ -65,7 +65,8 @@ struct Settings {
     #[serde(default = "session_s")]
     #[schemars(extend("x-unit" = "s"))]
     session_s: u32,
-    /// What to do with the last messages of topics, which a broker sends when a subscription is new.
+    /// The treatment of retained messages: the last one of each topic, which a broker sends for a new
+    /// subscription.
     #[serde(default)]
     retained: Retained,
 }

@@ -139,11 +139,11 @@ struct FieldTable {
     field_type: FieldType,
     /// The unit, a UCUM code. Default: that of the server, if it has a counterpart.
     unit: Option<String>,
-    /// What the value is about.
+    /// The property that the value describes.
     observed_property: Option<String>,
     /// For a person to read.
     description: Option<String>,
-    /// Time between two samples of this node. Default: that of the file.
+    /// Interval at which the server samples this node. Default: that of the file.
     #[schemars(range(max = 3_600_000), extend("x-unit" = "milliseconds"))]
     sampling_ms: Option<u64>,
     /// Maximum number of values of this node that the server keeps. Default: that of the file.

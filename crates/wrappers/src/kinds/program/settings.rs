@@ -17,7 +17,7 @@ use crate::{Inputs, Mark, WrapperFile};
 pub(super) struct Settings {
     #[serde(flatten)]
     pub(super) program: Program,
-    /// What the program prints. Default: messages.
+    /// The form of the program's output. Default: messages.
     #[serde(default)]
     pub(super) output: Output,
     /// Whether the program prints marks. Then elements are stored with the mark that follows them,
@@ -32,7 +32,7 @@ pub(super) struct Settings {
     start: StartKey,
 }
 
-/// What the program prints.
+/// The form of the program's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Output {

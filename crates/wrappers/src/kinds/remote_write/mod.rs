@@ -22,7 +22,7 @@ use samples::Samples;
 /// The kind.
 pub(crate) const WRAPPER: WrapperKind = WrapperKind {
     name: "remote_write",
-    about: "what Prometheus and agents send to this node by remote write",
+    about: "samples that Prometheus and other agents send to this node by remote write",
     delivery: Delivery {
         acknowledges: "with status 204, after the samples are stored",
         resumes: "the sender repeats what was not answered",
@@ -45,7 +45,8 @@ struct Settings {
     /// Labels whose values become further parts of the names, so that each has streams of its own.
     #[serde(default)]
     split_by: Vec<String>,
-    /// Units of metrics, UCUM codes by name. Default: what the sender says, or by the endings of names, as `_seconds`.
+    /// Units of metrics, UCUM codes by name. Default: the unit that the sender states, or the one that the
+    /// name ends in, such as `_seconds`.
     #[serde(default)]
     units: BTreeMap<String, String>,
 }

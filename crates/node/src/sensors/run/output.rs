@@ -1,10 +1,11 @@
-//! The output of a virtual sensor, appended after its inputs, and its progress.
+//! The output and the dead letters of a virtual sensor, appended after its inputs, and its progress.
 
 use chappe_log::{Appended, Error};
 use chappe_stream::{StoreError, StreamElement};
 
-use super::run::{Running, entities};
+use super::running::Running;
 use crate::catalogue::CatalogueError;
+use crate::sensors::facts::entities;
 
 /// Unacknowledged batches of the output; with more, the sensor waits for the first.
 const OFFERED_MAX: usize = 16;
@@ -48,6 +49,20 @@ impl Running {
             }
         }
         self.store_progress();
+    }
+
+    /// Appends dead letters after the inputs.
+    pub(super) async fn store_letters(&mut self, letters: Vec<StreamElement>) {
+        let Some(entry) = self.dead_letters.clone().filter(|_| !letters.is_empty()) else {
+            return;
+        };
+        match entry.append_derived(self.rollbacks_seen, &letters).await {
+            Ok(_) => {}
+            Err(StoreError::Log(Error::Full { .. } | Error::Retracted { .. })) => {
+                self.must_rebind = true;
+            }
+            Err(error) => self.drop("dead_letter_not_stored", error.to_string()),
+        }
     }
 
     /// Defines the output's stream again after an unexpected removal; further outputs go to the new

@@ -13,8 +13,8 @@ use chappe_stream::{
     StreamLog, WINDOW_ELEMENTS_MAX,
 };
 
-use super::progress::{Evaluated, Held};
-use super::run::{Running, SensorMachineInput};
+use super::running::{Running, SensorMachineInput};
+use crate::sensors::progress::{Evaluated, Held};
 
 /// Most evaluated elements of a stream that are read again for the windows: those that a full window
 /// holds, and twice as many that it does not hold, because they were late, or because it has moved on
@@ -81,7 +81,9 @@ impl Running {
             epoch: Epoch(log.log().epoch()),
             sequence: next - 1,
         };
-        let stored = self.progress.begin(self.rollbacks_seen, stream, at);
+        let stored = self
+            .progress
+            .begin(self.rollbacks_seen, stream, at, self.shape);
         self.on_progress_stored(stored);
     }
 
@@ -128,6 +130,11 @@ impl Running {
             let detail = format!("{} elements of {stream}", bounded - from);
             self.drop("not_recalled", detail);
         }
+        let held = Held {
+            shape: self.shape,
+            first: bounded.min(next),
+        };
+        self.progress.note_held(stream, held);
         let log = log.clone();
         let read = tokio::task::spawn_blocking(move || read(&log, bounded..next)).await;
         let stream: Arc<str> = stream.into();

@@ -1,282 +1,35 @@
-//! The source of notification trees: one UDP socket, one tree for each action.
-//!
-//! The event source of the device decides which sinks to prove and list, and which events to spread. Here its
-//! requests become commands of the tree, paced for the network, and outcomes return to it. Lists that do not fit
-//! into events are fetched by sinks over HTTP, signed, from a path that only subscribers learn.
+//! The task between the event source and the tree: requests of the source become commands, paced for the network, and
+//! outcomes return to it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use chappe_dpws::discovery::Interface;
 use chappe_dpws::eventing::{
-    Compact, CompactCodec, SourceReceive, SourceTransmit, Spread, TreeConfig, TreePeer, TreeSink,
+    Compact, CompactCodec, SourceReceive, SourceTransmit, Spread, TreePeer, TreeSink,
 };
 use chappe_dpws::hosting::{Device, DeviceReceive};
 use chappe_flow::pacer;
-use chappe_identity::Key;
 use chappe_machine::{Input, Instant};
 use chappe_notification_tree::schedule::Order;
 use chappe_notification_tree::{
-    Arranger, Command, Config, Contact, EventId, Keys, Membership, Outcome, SOURCE, Tree,
-    TreeEvent, topic_of,
+    Arranger, Command, Contact, EventId, Keys, Membership, Outcome, SOURCE, TreeEvent, topic_of,
 };
-use chappe_transport::http::{Method, Request, Response, StatusCode};
-use chappe_transport::kad::{KadOptions, bind, next_boot};
-use chappe_transport::tree::{MemoryWindows, TreeOptions, run_tree};
 use chappe_transport::{Clock, Drops, Hop};
 use chappe_xml::{Element, Str};
-use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 
-use super::TreeOrder;
-use crate::Error;
+use super::lists::Lists;
+use super::options::HostTree;
 use crate::driver::InputOf;
-
-/// Requests, commands and events queued between machine, task and tree.
-const QUEUE_MAX: usize = 1_024;
-/// Events of one action under way; further ones are sent as standard notifications.
-///
-/// Reason: five times the events of the 2 s that a silent sink is awaited, at 100 events a second.
-const UNDER_WAY_MAX: usize = 1_024;
-/// The latest time for the outcome of an event; sinks without it then get it over HTTP.
-const OUTCOME_DEADLINE: Duration = Duration::from_secs(2);
+use crate::host::TreeOrder;
 
 /// After this time without an outcome an event waits for a silent sink, not for the network, and the pacer
 /// stops counting it.
 const PACER_PATIENCE: Duration = Duration::from_millis(250);
 /// The approximate size of an event's datagrams without the body, for the pacer.
 const EVENT_OVERHEAD_BYTES: u64 = 200;
-
-/// How a host spreads its events over notification trees.
-#[derive(Debug, Clone)]
-pub struct HostTree {
-    /// The device's key, which signs events.
-    pub key: Arc<Key>,
-    /// The UDP port for answers; 0, the default, takes a free one.
-    pub port: u16,
-    /// The file that stores the number of starts of the source. `None` uses the time of day: after a start
-    /// with a clock that was set back, sinks refuse events until it catches up, and get them as standard
-    /// notifications.
-    pub boot: Option<PathBuf>,
-    /// The time from spreading after which an event is late; sinks of the tree deliver late events and count
-    /// them. Default `None`: never.
-    pub deadline: Option<Duration>,
-    /// Deadlines for events of single actions.
-    pub deadlines: HashMap<String, Duration>,
-    /// How events are delayed while earlier ones are under way, so that several sources share a network.
-    /// Default `flood`: not at all.
-    pub pacer: pacer::Choice,
-    /// The order of its sinks: most critical first, or most reliable where others depend on them. Default:
-    /// as listed.
-    pub order: TreeOrder,
-}
-
-impl HostTree {
-    /// Defaults with this key.
-    #[must_use]
-    pub fn new(key: impl Into<Arc<Key>>) -> Self {
-        Self {
-            key: key.into(),
-            port: 0,
-            boot: None,
-            deadline: None,
-            deadlines: HashMap::new(),
-            pacer: pacer::Choice::Flood,
-            order: TreeOrder::default(),
-        }
-    }
-}
-
-/// Counters of notification trees; each sink is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct TreeState {
-    /// Subscriptions served by a tree now.
-    pub sinks: usize,
-    /// Confirmed deliveries since the start: their receipts were verified.
-    pub delivered: u64,
-    /// Deliveries not confirmed within 2 s since the start (failed or unknown); they continued as standard
-    /// notifications.
-    pub missed: u64,
-    /// Subscriptions that requested the tree but get standard notifications, since the start.
-    pub off: u64,
-}
-
-/// A source with a bound socket that does not run yet.
-pub(super) struct BoundSource {
-    options: HostTree,
-    socket: UdpSocket,
-    address: SocketAddr,
-    members_path: String,
-    boot: u32,
-}
-
-impl BoundSource {
-    pub(super) fn new(options: &HostTree, interfaces: &[Interface]) -> Result<Self, Error> {
-        let addresses = || interfaces.iter().flat_map(|interface| &interface.addresses);
-        let at = match (addresses().next(), addresses().nth(1)) {
-            // With only one address it sends from that one.
-            (Some(only), None) => *only,
-            _ if addresses().any(IpAddr::is_ipv4) => Ipv4Addr::UNSPECIFIED.into(),
-            _ => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        let listen = |source| Error::Listen {
-            at: Some(at),
-            source,
-        };
-        let socket = bind(SocketAddr::new(at, options.port), &KadOptions::default());
-        let socket = socket.map_err(listen)?;
-        let address = socket.local_addr().map_err(listen)?;
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let unix_s = since.unwrap_or_default().as_secs();
-        let boot = match &options.boot {
-            Some(path) => next_boot(path, unix_s).map_err(listen)?,
-            None => u32::try_from(unix_s).unwrap_or(u32::MAX),
-        };
-        let secret = u128::from_le_bytes(crate::http::secret()?);
-        Ok(Self {
-            options: options.clone(),
-            socket,
-            address,
-            members_path: format!("/tree/{secret:032x}"),
-            boot,
-        })
-    }
-
-    /// The configuration for the event source.
-    pub(super) fn config(&self) -> TreeConfig {
-        let key = *self.options.key.public().as_bytes();
-        let (port, v4) = (self.address.port(), self.address.is_ipv4());
-        TreeConfig::new(key, port, v4, self.members_path.clone().into())
-    }
-
-    pub(super) fn run(
-        self,
-        inputs: &mpsc::Sender<Option<InputOf<Device>>>,
-        drops: &Drops,
-        tasks: &mut JoinSet<()>,
-    ) -> RunningSource {
-        let (orders, receive_orders) = mpsc::channel(QUEUE_MAX);
-        let (commands, receive_commands) = mpsc::channel(QUEUE_MAX);
-        let (send_events, events) = mpsc::channel(QUEUE_MAX);
-        let lists = Lists {
-            path: self.members_path.into(),
-            by_topic: Arc::default(),
-        };
-        let key = *self.options.key.public().as_bytes();
-        let config = Config {
-            history: UNDER_WAY_MAX,
-            within: OUTCOME_DEADLINE,
-            ..Config::default()
-        };
-        let contact = Contact {
-            address: self.address,
-            key,
-        };
-        let keys = || Keys::new(Arc::clone(&self.options.key));
-        let arranger = Arranger::new(self.options.order.order, &config);
-        let machine = Tree::new(Arc::new(config), contact, keys(), u64::from(self.boot));
-        let running = run_tree(
-            machine,
-            self.socket,
-            receive_commands,
-            send_events,
-            (MemoryWindows, TreeOptions::default()),
-            drops.clone(),
-        );
-        tasks.spawn(async {
-            running.await;
-        });
-        let source = Source {
-            key,
-            boot: self.boot,
-            deadline: self.options.deadline,
-            deadlines: self.options.deadlines,
-            signer: keys(),
-            codec: CompactCodec::default(),
-            trees: BTreeMap::new(),
-            order: self.options.order,
-            arranger,
-            arranged_at: Clock::process().now(),
-            has_new_outcome: false,
-            pacer: pacer::Events::new(&self.options.pacer, PACER_PATIENCE),
-            waiting: VecDeque::new(),
-            publishing: VecDeque::new(),
-            under_way: HashMap::new(),
-            number: 0,
-            lists: lists.clone(),
-            commands,
-            drops: drops.clone(),
-        };
-        tasks.spawn(source.run(receive_orders, events, inputs.clone()));
-        RunningSource {
-            orders,
-            lists,
-            address: self.address,
-        }
-    }
-}
-
-/// A running source.
-pub(super) struct RunningSource {
-    orders: mpsc::Sender<SourceTransmit>,
-    lists: Lists,
-    address: SocketAddr,
-}
-
-impl RunningSource {
-    pub(super) fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    pub(super) fn lists(&self) -> Lists {
-        self.lists.clone()
-    }
-
-    /// Accepts a request, or returns the failure for the machine.
-    pub(super) fn order(&self, order: SourceTransmit) -> Result<(), SourceReceive> {
-        let Err(refused) = self.orders.try_send(order) else {
-            return Ok(());
-        };
-        match refused.into_inner() {
-            SourceTransmit::Spread(spread) => {
-                let delivery = spread.delivery;
-                Err(SourceReceive::NotSpread { delivery })
-            }
-            SourceTransmit::Prove { peer, .. } => {
-                let is_reachable = false;
-                Err(SourceReceive::Proven { peer, is_reachable })
-            }
-            // The next change contains all sinks again; until then the previous ones are notified.
-            _ => Ok(()),
-        }
-    }
-}
-
-/// The signed lists of sinks, served over HTTP.
-#[derive(Clone)]
-pub(super) struct Lists {
-    path: Arc<str>,
-    by_topic: Arc<Mutex<HashMap<u64, Bytes>>>,
-}
-
-impl Lists {
-    /// The answer to a request for a list; `None` for other paths.
-    pub(super) fn answer(&self, request: &Request) -> Option<Response> {
-        let topic = request.path.strip_prefix(&*self.path)?.strip_prefix('/')?;
-        let topic = u64::from_str_radix(topic, 16).ok();
-        let lists = self.by_topic.lock().unwrap_or_else(PoisonError::into_inner);
-        let list = topic.and_then(|topic| lists.get(&topic));
-        Some(match list.filter(|_| request.method == Method::GET) {
-            Some(list) => Response::new(StatusCode::OK, "application/octet-stream", list.clone()),
-            None => Response::empty(StatusCode::NOT_FOUND),
-        })
-    }
-}
 
 /// An event that the pacer delays.
 struct PendingEvent {
@@ -304,7 +57,7 @@ struct SinkList {
 }
 
 /// Connects the event source and the tree.
-struct Source {
+pub(super) struct Source {
     key: [u8; 32],
     boot: u32,
     deadline: Option<Duration>,
@@ -314,7 +67,7 @@ struct Source {
     trees: BTreeMap<Str, SinkList>,
     order: TreeOrder,
     arranger: Arranger,
-    /// When lists were last arranged_at, and whether there was an outcome since.
+    /// When lists were last arranged, and whether there was an outcome since.
     arranged_at: Instant,
     has_new_outcome: bool,
     pacer: pacer::Events,
@@ -331,7 +84,38 @@ struct Source {
 }
 
 impl Source {
-    async fn run(
+    pub(super) fn new(
+        options: HostTree,
+        boot: u32,
+        arranger: Arranger,
+        lists: Lists,
+        commands: mpsc::Sender<Command>,
+        drops: Drops,
+    ) -> Self {
+        Self {
+            key: *options.key.public().as_bytes(),
+            boot,
+            deadline: options.deadline,
+            deadlines: options.deadlines,
+            signer: Keys::new(options.key),
+            codec: CompactCodec::default(),
+            trees: BTreeMap::new(),
+            order: options.order,
+            arranger,
+            arranged_at: Clock::process().now(),
+            has_new_outcome: false,
+            pacer: pacer::Events::new(&options.pacer, PACER_PATIENCE),
+            waiting: VecDeque::new(),
+            publishing: VecDeque::new(),
+            under_way: HashMap::new(),
+            number: 0,
+            lists,
+            commands,
+            drops,
+        }
+    }
+
+    pub(super) async fn run(
         mut self,
         mut orders: mpsc::Receiver<SourceTransmit>,
         mut events: mpsc::Receiver<TreeEvent>,
@@ -409,11 +193,7 @@ impl Source {
             }
         };
         let bytes = Bytes::from(membership.encode(&self.signer));
-        {
-            let lists = self.lists.by_topic.lock();
-            let mut lists = lists.unwrap_or_else(PoisonError::into_inner);
-            lists.insert(topic, bytes);
-        }
+        self.lists.set(topic, bytes);
         let command = match before {
             None => Command::Publisher {
                 membership: Arc::clone(&membership),

@@ -2,12 +2,17 @@
 
 use chappe_machine::Input;
 use chappe_registry::Principal;
-use chappe_stream::{Candidate, Fallback, SensorCommand, Sighting, Timestamp, WindowClock};
+use chappe_stream::descriptor::Source;
+use chappe_stream::{
+    Candidate, Descriptor, Fallback, Selection, SensorCommand, Sighting, StreamSchema, Timestamp,
+    WindowClock,
+};
+use tokio::task::JoinHandle;
 
-use super::candidates::{self, candidates};
-use super::run::{Running, SensorMachineInput};
-use super::table::Choice;
+use super::running::{Running, SensorMachineInput};
 use crate::catalogue::key;
+use crate::sensors::candidates::{self, candidates};
+use crate::sensors::table::Choice;
 use crate::shared::App;
 
 impl Running {
@@ -116,17 +121,31 @@ impl Running {
     }
 
     /// Bound streams of a source on the node's clock whose device has left, if no other stream is found: their
-    /// silence is a value.
-    pub(super) fn silent(&self, index: usize, found: &[Candidate]) -> Vec<Candidate> {
+    /// silence is a value. After a restart, the stream that it read last counts as bound.
+    pub(super) fn silent(&mut self, index: usize, found: &[Candidate]) -> Vec<Candidate> {
         let clock = self.descriptor.sources[index].timing.clock;
+        let before = self.read_before.get_mut(index).and_then(Option::take);
         if clock != WindowClock::Node || !found.is_empty() {
             return Vec::new();
         }
         let bound = self.bindings[index].bound().map(|bound| &bound.candidate);
+        let bound = bound.chain(&before);
         let silent = bound.filter(|bound| {
             self.app.catalogue.get(&bound.stream).is_some() && !is_here(&self.app, &bound.stream)
         });
         silent.cloned().collect()
+    }
+
+    /// For each source on the node's clock with a query, the stream that it read last in an earlier run.
+    pub(super) fn recall_streams(&self) -> JoinHandle<Vec<Option<Candidate>>> {
+        let streams: Vec<String> = self.progress.streams(self.shape).cloned().collect();
+        let (app, descriptor) = (self.app.clone(), self.descriptor.clone());
+        let search = move || {
+            let sources = descriptor.sources.iter();
+            let last = sources.map(|source| last_read(&app, &descriptor, source, &streams));
+            last.collect()
+        };
+        tokio::task::spawn_blocking(search)
     }
 
     /// The choices of a source as they are shown; none without a fallback.
@@ -154,6 +173,58 @@ pub(super) fn fallbacks(descriptor: &chappe_stream::Descriptor) -> Vec<Option<Fa
         (count > 1).then(|| Fallback::new(count, source.fallback_after))
     });
     sources.collect()
+}
+
+/// Of the streams that a sensor has read, the one with the newest element that this source alone may have read.
+fn last_read(
+    app: &App,
+    descriptor: &Descriptor,
+    source: &Source,
+    streams: &[String],
+) -> Option<Candidate> {
+    let query = |source: &Source| match &source.selection {
+        Selection::Query(query) if source.fallback.is_empty() => Some(query.clone()),
+        _ => None,
+    };
+    let own = query(source).filter(|_| source.timing.clock == WindowClock::Node)?;
+    let others = descriptor.sources.iter();
+    let others: Vec<&Source> = others.filter(|it| it.alias != source.alias).collect();
+    let is_anothers = |stream: &str, schema: &StreamSchema| {
+        others.iter().any(|other| {
+            let mut choices = other.choices();
+            choices.any(|choice| match choice {
+                Selection::Query(query) => query.value_field(schema).is_ok(),
+                named => descriptor.stream_of(named).as_deref() == Some(stream),
+            })
+        })
+    };
+    let mut last: Option<(Timestamp, Candidate)> = None;
+    for stream in streams {
+        let Some(entry) = app.catalogue.get(stream) else {
+            continue;
+        };
+        let schema = entry.log.schema();
+        if own.value_field(&schema).is_err() || is_anothers(stream, &schema) {
+            continue;
+        }
+        let Some(newest) = entry.log.newest(1).ok().and_then(|mut newest| newest.pop()) else {
+            continue;
+        };
+        if last
+            .as_ref()
+            .is_none_or(|(time, _)| *time < newest.receive_time)
+        {
+            let candidate = Candidate {
+                stream: entry.name.clone(),
+                device: Some(entry.source()).filter(|source| !source.is_empty()),
+                registered: app.registrar.registered_at(&entry.key()),
+                why: "the source read it before the node restarted".to_owned(),
+                schema,
+            };
+            last = Some((newest.receive_time, candidate));
+        }
+    }
+    last.map(|(_, candidate)| candidate)
 }
 
 /// Whether the source of a stream, such as a device, is there.
