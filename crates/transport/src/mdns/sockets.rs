@@ -17,6 +17,7 @@ use tokio::net::UdpSocket;
 
 use super::responder::Place;
 use super::{Asked, PORT, Reply, Responder, ResponderCommand, ResponderEvent};
+use crate::udp::tolerate_unknown_option;
 use crate::{Clock, Drops, Hop};
 
 /// The groups (RFC 6762, section 3).
@@ -186,7 +187,7 @@ fn socket(interface: u32, address: IpAddr) -> io::Result<UdpSocket> {
     socket.set_reuse_port(true)?;
     match address {
         IpAddr::V4(address) => {
-            socket.set_multicast_all_v4(false)?;
+            tolerate_unknown_option(socket.set_multicast_all_v4(false))?;
             socket.set_multicast_if_v4(&address)?;
             socket.set_multicast_ttl_v4(TTL)?;
             socket.set_ttl_v4(TTL)?;
@@ -197,7 +198,7 @@ fn socket(interface: u32, address: IpAddr) -> io::Result<UdpSocket> {
         }
         IpAddr::V6(_) => {
             socket.set_only_v6(true)?;
-            socket.set_multicast_all_v6(false)?;
+            tolerate_unknown_option(socket.set_multicast_all_v6(false))?;
             socket.set_multicast_if_v6(interface)?;
             socket.set_multicast_hops_v6(TTL)?;
             socket.set_unicast_hops_v6(TTL)?;

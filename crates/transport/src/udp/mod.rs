@@ -9,4 +9,5 @@ mod driver;
 mod sockets;
 
 pub use driver::{Order, run_udp};
+pub(crate) use sockets::tolerate_unknown_option;
 pub use sockets::{Role, SocketInfo, UdpOptions, UdpSockets};

@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 
 use chappe_dpws::discovery::{Inbound, Interface, Outbound};
 use chappe_soap::udp::{DISCOVERY_GROUP_V4, DISCOVERY_GROUP_V6, DISCOVERY_PORT};
+use nix::errno::Errno;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use tokio::io::ReadBuf;
 use tokio::net::UdpSocket;
@@ -190,6 +191,16 @@ fn one_of_each_family(addresses: &[IpAddr]) -> impl Iterator<Item = IpAddr> {
     [v4, v6].into_iter().flatten().copied()
 }
 
+/// The result without the error of a system that does not know the option: Linux before 4.20 lacks IPV6_MULTICAST_ALL,
+/// gVisor and qemu-user lack IP_MULTICAST_ALL. The socket also receives datagrams of groups that others of this host
+/// joined at another interface, then.
+pub(crate) fn tolerate_unknown_option(set: io::Result<()>) -> io::Result<()> {
+    match set {
+        Err(error) if error.raw_os_error() == Some(Errno::ENOPROTOOPT as i32) => Ok(()),
+        set => set,
+    }
+}
+
 fn pair(interface: u32, address: IpAddr, options: &UdpOptions) -> io::Result<Pair> {
     let group_address: SocketAddr = match address {
         IpAddr::V4(_) => (DISCOVERY_GROUP_V4, DISCOVERY_PORT).into(),
@@ -200,13 +211,13 @@ fn pair(interface: u32, address: IpAddr, options: &UdpOptions) -> io::Result<Pai
     group.set_reuse_port(true)?;
     match address {
         IpAddr::V4(_) => {
-            group.set_multicast_all_v4(false)?;
+            tolerate_unknown_option(group.set_multicast_all_v4(false))?;
             group.bind(&group_address.into())?;
             let index = InterfaceIndexOrAddress::Index(interface);
             group.join_multicast_v4_n(&DISCOVERY_GROUP_V4, &index)?;
         }
         IpAddr::V6(_) => {
-            group.set_multicast_all_v6(false)?;
+            tolerate_unknown_option(group.set_multicast_all_v6(false))?;
             group.bind(&group_address.into())?;
             group.join_multicast_v6(&DISCOVERY_GROUP_V6, interface)?;
         }
@@ -290,5 +301,17 @@ fn hint(error: &io::Error) -> Option<String> {
         }
         io::ErrorKind::NotFound => Some("the interface does not exist: ip link".to_owned()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_unknown_option_is_tolerated() {
+        let failed = |errno: Errno| Err(io::Error::from_raw_os_error(errno as i32));
+        assert!(tolerate_unknown_option(failed(Errno::ENOPROTOOPT)).is_ok());
+        assert!(tolerate_unknown_option(failed(Errno::EPERM)).is_err());
     }
 }
