@@ -8,7 +8,7 @@
 //! described in TOML. The protocol is in the machines of `chappe-dpws`; this crate gives them sockets, time and
 //! an application.
 //!
-//! Drops, refusals and irregularities are reported once, in [`Drops`](chappe_transport::Drops) or in the notes of
+//! Drops, refusals and irregularities are reported once, in [`Drops`] or in the notes of
 //! a [`Description`](client::Description), with a hint if a remedy is known.
 //!
 //! [`DiscoveryProxy`] answers for devices that multicast does not reach.

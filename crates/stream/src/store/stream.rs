@@ -116,7 +116,7 @@ impl StreamLog {
         Ok(())
     }
 
-    /// Trims it to its retention at `now`; see [`StreamStore::retain`].
+    /// Trims it to its retention at `now`; see [`StreamStore::retain`](crate::StreamStore::retain).
     ///
     /// # Errors
     /// An error of the log.
@@ -155,7 +155,7 @@ impl StreamLog {
     }
 
     /// Like [`StreamLog::append`], after the elements that the same caller queued before, as in
-    /// [`Intake::append`].
+    /// [`Intake::append`](crate::Intake::append).
     ///
     /// # Errors
     /// [`chappe_log::Error::Retracted`]; those of [`StreamLog::append`].
@@ -170,7 +170,7 @@ impl StreamLog {
     }
 
     /// Like [`StreamLog::append`], for elements derived from those that
-    /// [`StreamLog::follow_eagerly`] returned since [`Store::retractions`] returned `retractions`.
+    /// [`StreamLog::follow_eagerly`] returned since [`Store::retractions`](chappe_log::Store::retractions) returned `retractions`.
     ///
     /// # Errors
     /// [`chappe_log::Error::Retracted`]; those of [`StreamLog::append`].
