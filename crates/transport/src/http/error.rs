@@ -126,29 +126,29 @@ impl Error {
     /// Whether this host had no file, port or buffer left for a connection.
     #[must_use]
     pub fn is_of_this_host(&self) -> bool {
+        self.lack().is_some()
+    }
+
+    /// The remedy for what this host lacks.
+    fn lack(&self) -> Option<&'static str> {
         let Self::Connect { source, .. } = self else {
-            return false;
+            return None;
         };
-        let error = source.raw_os_error().map(Errno::from_raw);
-        matches!(
-            error,
-            Some(
-                Errno::EMFILE
-                    | Errno::ENFILE
-                    | Errno::EADDRNOTAVAIL
-                    | Errno::ENOBUFS
-                    | Errno::ENOMEM
-            )
-        )
+        match Errno::from_raw(source.raw_os_error()?) {
+            Errno::EMFILE | Errno::ENFILE => {
+                Some("raise this program's limit of open files: ulimit -n")
+            }
+            Errno::EADDRNOTAVAIL => Some("this host has no address or free port for it: ss -s"),
+            Errno::ENOBUFS | Errno::ENOMEM => Some("this host has no memory left: free -m"),
+            _ => None,
+        }
     }
 
     /// A remedy, if one is known.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Connect { .. } if self.is_of_this_host() => {
-                Some("raise this program's limit of open files: ulimit -n".to_owned())
-            }
+            Self::Connect { .. } if self.is_of_this_host() => self.lack().map(str::to_owned),
             Self::Connect { peer, source } => Some(match source.kind() {
                 io::ErrorKind::ConnectionRefused => {
                     format!("nothing listens at {peer}: check that the device runs")
@@ -176,6 +176,32 @@ impl Error {
             },
             Self::TooLarge { .. } => Some("raise the limit on body bytes".to_owned()),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_this_host_is_told_from_the_peers_silence() {
+        let failed = |errno: Errno| Error::Connect {
+            peer: SocketAddr::from(([192, 0, 2, 1], 80)),
+            source: io::Error::from_raw_os_error(errno as i32),
+        };
+        for errno in [Errno::EMFILE, Errno::EADDRNOTAVAIL, Errno::ENOBUFS] {
+            assert!(failed(errno).is_of_this_host(), "{errno}");
+        }
+        assert!(failed(Errno::EMFILE).hint().unwrap().contains("ulimit"));
+        assert!(
+            !failed(Errno::EADDRNOTAVAIL)
+                .hint()
+                .unwrap()
+                .contains("ulimit")
+        );
+        for errno in [Errno::ECONNREFUSED, Errno::EHOSTUNREACH, Errno::ETIMEDOUT] {
+            assert!(!failed(errno).is_of_this_host(), "{errno}");
         }
     }
 }
