@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from life import Data, Life, content, devices  # noqa: E402
@@ -196,6 +197,31 @@ def failed_sync(chappe: str, work: pathlib.Path) -> None:
     life.stop()
 
 
+def slow_sync(chappe: str, work: pathlib.Path) -> None:
+    """A node answers while the disk takes three seconds for each sync of a file with a new link."""
+    data = Data(chappe, work / "slow")
+    life = data.start().ready()
+    token = (data.folder / "data" / "new-token").read_text().strip()
+    tracer = attach(["strace", "-f", "-o", str(data.folder / "trace"), "-e", "trace=fsync",
+                     "-e", "inject=fsync:delay_enter=3000000"], life.pid)
+    link = {"name": "ward-3", "address": "http://127.0.0.1:9", "kind": "http_pull", "streams": ["ecg.*"]}
+    change = urllib.request.Request(f"{life.address}/api/v1/links", json.dumps(link).encode(), {
+        "Authorization": f"Bearer {token}", "Content-Type": "application/json"})
+    begun, slowest = time.monotonic(), 0.0
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        made = pool.submit(lambda: urllib.request.urlopen(change, timeout=30).status)
+        while not made.done():
+            asked = time.monotonic()
+            life.get("/api/v1/streams")
+            slowest = max(slowest, time.monotonic() - asked)
+    took = time.monotonic() - begun
+    expect(made.result() == 201 and took > 2.5 and slowest < 1,
+           f"while a link takes {took:.1f} s to be kept, other answers take {slowest * 1e3:.0f} ms at most")
+    tracer.terminate()
+    tracer.wait(60)
+    life.stop()
+
+
 def not_ready(life: Life) -> dict | None:
     answer = life.get("/ready")
     return answer if answer["code"] == 503 else None
@@ -281,6 +307,7 @@ def check(chappe: str, work: pathlib.Path, seconds: float, most: int | None) -> 
         synced_before_shown(chappe, work)
         restored(chappe, work)
         failed_sync(chappe, work)
+        slow_sync(chappe, work)
         full_disk(chappe, work)
         killed(chappe, work, seconds, most)
     finally:
