@@ -73,12 +73,12 @@ pub(crate) struct Cli {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start a small plant of devices and a node that finds them, with a console.
+    /// Start a demonstration: several devices, and a node with a console that finds them.
     #[command(after_help = "Examples:\n  chappe demo\n  chappe demo --listen 127.0.0.1:0 --json")]
     Demo(Demo),
-    /// Write the configuration of a node from the devices that are found.
+    /// Write the configuration of a node for the devices that are found.
     #[command(
-        after_help = "Examples:\n  chappe init\n  chappe init plant --interface eth0\n  chappe init plant --proxy http://192.0.2.7:8474/\n\nWrites node.toml and node.schema.json, by which editors complete it. An empty network is no error:\nthe node finds devices when they appear.",
+        after_help = "Examples:\n  chappe init\n  chappe init plant --interface eth0\n  chappe init plant --proxy http://192.0.2.7:8474/\n\nWrites node.toml and node.schema.json, which editors use to complete keys. A network without\ndevices is not an error: the node finds devices when they appear.",
         mut_args(begin::of_init)
     )]
     Init(Init),
@@ -87,7 +87,7 @@ pub(crate) enum Command {
         after_help = "Examples:\n  chappe up\n  chappe up plant\n  chappe up plant/node.toml --set http.listen=127.0.0.1:0\n\nThe same as `chappe serve FILE`."
     )]
     Up(Up),
-    /// Run a node as a service of systemd.
+    /// Run a node as a systemd service.
     #[command(
         subcommand,
         after_help = "Examples:\n  sudo chappe service install /etc/chappe\n  chappe service status"
@@ -146,7 +146,7 @@ pub(crate) enum Command {
     Write(Write),
     /// Decode messages of devices, live or from a capture, and show why messages are dropped.
     #[command(
-        after_help = "Examples:\n  chappe trace\n  chappe trace --interface eth0 --raw --seconds 30\n  chappe trace --http --device 192.0.2.7        its HTTP too, with the time of each answer\n  tcpdump -i any -w - | chappe trace --capture -\n\nExit code 2 when a capture is broken."
+        after_help = "Examples:\n  chappe trace\n  chappe trace --interface eth0 --raw --seconds 30\n  chappe trace --http --device 192.0.2.7        its HTTP too, with response times\n  tcpdump -i any -w - | chappe trace --capture -\n\nExit code 2 when a capture cannot be read."
     )]
     Trace(Trace),
     /// Check, show and describe configuration.
@@ -179,7 +179,7 @@ pub(crate) enum Command {
         after_help = "Examples:\n  chappe registry find pulse\n  chappe registry publish http://example.com/pump-7 'Pump 7' --turtle pump.ttl"
     )]
     Registry(RegistryVerb),
-    /// Create and remove streams, and show what is missing in them.
+    /// Create, rename and remove streams, and show which elements are missing.
     #[command(
         subcommand,
         after_help = "Examples:\n  chappe stream create lab.room temperature:double:Cel note:text\n  chappe stream completeness heart-rate\n  chappe stream remove old-monitor.pulse"
@@ -231,7 +231,7 @@ pub(crate) enum Command {
     Account(Account),
     /// Show DDS topics: published, read, and mismatched.
     #[command(
-        after_help = "Examples:\n  chappe dds\n  chappe dds --json\n  chappe dds topics          what is on the domain, without a node\n  chappe dds echo /imu\n  chappe dds keys /etc/chappe/dds ward-1"
+        after_help = "Examples:\n  chappe dds\n  chappe dds --json\n  chappe dds topics          the topics of a domain, without a node\n  chappe dds echo /imu\n  chappe dds keys /etc/chappe/dds ward-1"
     )]
     Dds(Dds),
     /// Show the public keys of a node, and admit members to its network.
@@ -293,7 +293,7 @@ pub(crate) struct Demo {
 /// Flags of `serve`.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// The configuration. Without it every key has its default.
+    /// The configuration. Without it, every key has its default.
     #[arg(value_name = "NODE.TOML")]
     pub file: Option<PathBuf>,
     /// Set one key of the configuration; overrides file and environment.
@@ -310,12 +310,12 @@ pub(crate) struct Network {
     pub interfaces: Vec<String>,
     /// Probe this host directly, without multicast; may be repeated.
     ///
-    /// By UDP, or with the URL of a device, such as http://192.0.2.7:5357/device, by HTTP.
+    /// An address is probed by UDP; the URL of a device, such as http://192.0.2.7:5357/device, by HTTP.
     #[arg(long = "host", value_name = "ADDRESS|URL")]
     pub hosts: Vec<Host>,
-    /// Ask this discovery proxy instead of multicast; may be repeated.
+    /// Query this discovery proxy instead of multicast; may be repeated.
     ///
-    /// Its URL, such as http://192.0.2.7:8474/. While none answers, multicast is used.
+    /// The proxy is given by its URL, such as http://192.0.2.7:8474/. If none answers, multicast is used.
     #[arg(long = "proxy", value_name = "URL", value_parser = contact)]
     pub proxies: Vec<Contact>,
     /// Also search the distributed hash table, through this node; may be repeated.
@@ -323,7 +323,7 @@ pub(crate) struct Network {
     /// Nodes that answer multicast are used as entrances without this flag.
     #[arg(long = "entrance", value_name = "ADDRESS:PORT")]
     pub entrances: Vec<SocketAddr>,
-    /// Take entrances from [kad] of this configuration.
+    /// Read entrances from [kad] of this configuration.
     #[arg(long, value_name = "NODE.TOML")]
     pub config: Option<PathBuf>,
     /// Time to wait for answers.
@@ -393,10 +393,10 @@ pub(crate) struct Doctor {
     /// Check this interface only; may be repeated. Default: all.
     #[arg(long = "interface", value_name = "NAME")]
     pub interfaces: Vec<String>,
-    /// Also reach this host, which runs a device or `chappe doctor --answer`.
+    /// Also check that this host is reachable; it must run a device or `chappe doctor --answer`.
     #[arg(long, value_name = "HOST")]
     pub with: Option<IpAddr>,
-    /// Also ask the device at this transport address, with the certificates below; may be repeated.
+    /// Also query the device at this transport address, with the certificates below; may be repeated.
     #[arg(long = "device", value_name = "URL")]
     pub devices: Vec<String>,
     /// Also check this entrance to the distributed hash table; may be repeated.
@@ -408,7 +408,7 @@ pub(crate) struct Doctor {
     /// Check the entrances in [kad] and the proxies in [discovery] of this configuration.
     #[arg(long, value_name = "NODE.TOML")]
     pub config: Option<PathBuf>,
-    /// Answer searches until interrupted, for a doctor on another host.
+    /// Answer searches until interrupted, for `chappe doctor --with` on another host.
     #[arg(long, conflicts_with = "with")]
     pub answer: bool,
     /// The data directory to check.
@@ -440,7 +440,7 @@ pub(crate) struct Describe {
 pub(crate) struct Call {
     /// Endpoint address, transport address or name of the device.
     pub device: String,
-    /// The operation by its name in the WSDL; SERVICE/OPERATION where several services have the name.
+    /// The operation by its name in the WSDL; SERVICE/OPERATION if several services have an operation of this name.
     #[arg(value_name = "[SERVICE/]OPERATION")]
     pub operation: String,
     /// Arguments by name, nested as `a.b=1`, repeated for several; or all as one JSON object.
@@ -487,9 +487,9 @@ pub(crate) struct Watch {
         hide_short_help = true
     )]
     pub criticality: u8,
-    /// Remember events of trees in this directory, against replays in the next run.
+    /// Remember events of trees in this directory, to detect replays in later runs.
     ///
-    /// Costs one sync of the disk for each event. Without it replays are detected within one run.
+    /// Costs one disk synchronization per event. Without this option, replays are detected only within one run.
     #[arg(long, requires = "tree", value_name = "DIR", hide_short_help = true)]
     pub seen: Option<PathBuf>,
     /// Where to search, and for how long.
@@ -537,7 +537,7 @@ pub(crate) struct NodeAddress {
         conflicts_with = "fingerprint"
     )]
     pub authorities: Option<PathBuf>,
-    /// Show this client certificate, instead of a token.
+    /// Present this client certificate, instead of a token.
     #[arg(
         long,
         env = "CHAPPE_CLIENT_CERTIFICATE",
@@ -588,7 +588,7 @@ pub(crate) struct Query {
     /// Print at most this many rows.
     #[arg(long, default_value_t = 1_000)]
     pub limit: usize,
-    /// Only elements with a source time from here on (RFC 3339).
+    /// Only elements with a source time at or after this (RFC 3339).
     #[arg(long, value_name = "TIME", conflicts_with = "sparql")]
     pub from: Option<String>,
     /// Only elements with a source time before this (RFC 3339).
@@ -769,7 +769,7 @@ pub(crate) enum SchemaOf {
 pub(crate) enum Data {
     /// Read a node's log and registry, and report damage. Changes nothing.
     #[command(
-        after_help = "Examples:\n  chappe data check /var/lib/chappe\n  chappe data check . --json\n\nThe node may run. Exit code 1 when records are missing."
+        after_help = "Examples:\n  chappe data check /var/lib/chappe\n  chappe data check . --json\n\nThe node may be running. Exit code 1 when records are missing."
     )]
     Check {
         /// The node's data directory.
@@ -778,7 +778,7 @@ pub(crate) enum Data {
     },
     /// Repair the log and registry of a stopped node.
     #[command(
-        after_help = "Example:\n  chappe data check /var/lib/chappe\n  chappe data repair /var/lib/chappe\n\nRepair cuts off an incomplete end, gives up missing records so that nothing waits for them, and\nrebuilds the index. Damaged bytes move to DIR/damaged-N. If a subscriber or another node still\nhas the missing records, start the node first and let it fetch them."
+        after_help = "Example:\n  chappe data check /var/lib/chappe\n  chappe data repair /var/lib/chappe\n\nRepair cuts off an incomplete end, gives up missing records so that nothing waits for them, and\nrebuilds the index. Damaged bytes are moved to DIR/damaged-N. If a subscriber or another node still\nhas the missing records, start the node first and let it fetch them."
     )]
     Repair {
         /// The node's data directory.
@@ -787,13 +787,13 @@ pub(crate) enum Data {
     },
     /// Copy a node's log and registry to a new directory, with checksums.
     #[command(
-        after_help = "Example:\n  chappe data backup /var/lib/chappe /mnt/backup/monday --with-secrets\n\nThe node may run. Exit code 1 when records are missing in the original, and so in the copy."
+        after_help = "Example:\n  chappe data backup /var/lib/chappe /mnt/backup/monday --with-secrets\n\nThe node may be running. Exit code 1 when records are missing in the original, and so in the copy."
     )]
     Backup {
         /// The node's data directory.
         #[arg(value_name = "DIR")]
         directory: PathBuf,
-        /// The directory to make.
+        /// The directory to create.
         #[arg(value_name = "BACKUP")]
         to: PathBuf,
         /// Also copy key, certificate, token, links and subscriptions.

@@ -19,7 +19,7 @@ pub struct SecurityConfig {
     pub identity_ca: PathBuf,
     /// File of this participant's certificate (PEM). Relative to this file.
     pub certificate: PathBuf,
-    /// File of its key (PEM): elliptic curve P-256, or RSA of 2048 bits. Relative to this file.
+    /// File of the certificate's key (PEM): elliptic curve P-256, or RSA of 2048 bits. Relative to this file.
     pub private_key: PathBuf,
     /// File of revoked certificates (CRL, PEM); empty: none. Relative to this file.
     pub revocation_list: PathBuf,

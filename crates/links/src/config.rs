@@ -54,8 +54,8 @@ pub struct LinkConfig {
     /// `log.level`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<Level>,
-    /// Prefix for the names of the streams here, followed by a dot. A `*` skips names at the origin
-    /// that already contain it, because these are copies that returned in a ring. Default: nothing.
+    /// Prefix for the names of the streams here, followed by a dot. A `*` skips names at the origin that already
+    /// contain the prefix, because these are copies that returned in a ring. Default: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_prefix: Option<String>,
     /// Where to start a stream that was never read: `first`, the oldest element that the origin
@@ -157,19 +157,19 @@ pub enum LinkStart {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LinkLimits {
-    /// Maximum number of streams. Default 1,024: each costs about a kilobyte and one subscription.
+    /// Maximum number of streams. Each costs about a kilobyte and one subscription. Default: 1,024.
     #[schemars(range(min = 1, max = 65_535))]
     pub streams: usize,
-    /// Maximum number of bytes in flight and not yet stored, over all streams. Default 8 MiB.
+    /// Maximum number of bytes in flight and not yet stored, over all streams. Default: 8 MiB.
     #[schemars(range(min = 65_536, max = 1_073_741_824), extend("x-unit" = "bytes"))]
     pub window_bytes: u64,
-    /// Maximum number of bytes of one stream in flight and not yet stored. Default 1 MiB.
+    /// Maximum number of bytes of one stream in flight and not yet stored. Default: 1 MiB.
     #[schemars(range(min = 4_096, max = 1_073_741_824), extend("x-unit" = "bytes"))]
     pub stream_window_bytes: u64,
-    /// Maximum number of dead letters to keep. Default 10,000; the oldest are dropped first.
+    /// Maximum number of dead letters to keep; the oldest are dropped first. Default: 10,000.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub dead_letters: u64,
-    /// Seconds between queries of the origin's directory for new streams that match. Default 10.
+    /// Seconds between queries of the origin's directory for new streams that match. Default: 10.
     #[schemars(range(min = 1, max = 86_400), extend("x-unit" = "seconds"))]
     pub directory_s: u64,
 }

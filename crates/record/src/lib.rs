@@ -34,11 +34,11 @@ impl fmt::Display for Position {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum Level {
-    /// Nothing.
+    /// Elements survive nothing.
     Memory,
-    /// The end of the process.
+    /// Elements survive the end of the process.
     Process,
-    /// A loss of power.
+    /// Elements survive a loss of power.
     Power,
 }
 

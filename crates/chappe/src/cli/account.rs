@@ -58,7 +58,7 @@ pub(crate) struct AccountAdd {
     pub roles: Vec<String>,
     /// The subject of its certificate (RFC 4514), or its fingerprint (sha256:...), instead of a token.
     ///
-    /// 'SUBJECT;issuer=ISSUER' names the authority that must have signed it, too.
+    /// 'SUBJECT;issuer=ISSUER' also names the authority that must have signed it.
     #[arg(long, value_name = "NAME")]
     pub certificate: Option<String>,
     /// A group that it is in; may be repeated.

@@ -49,17 +49,17 @@ pub(crate) struct Up {
 /// Verbs of `service`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Service {
-    /// Run a configuration as a service of systemd, now and after each start of the machine.
+    /// Run a node as a systemd service, now and after each boot.
     #[command(
-        after_help = "Examples:\n  sudo chappe service install /etc/chappe\n  chappe service install plant            a service of this user\n  chappe service install plant --print    the unit alone, changes nothing\n\nAs root it makes a service of the system, which runs as the owner of the configuration; if that is\nroot, as a user of its own with data in /var/lib/chappe, and with sensors, wrappers and exporters if\nthe configuration has none. Otherwise it makes a service of this user."
+        after_help = "Examples:\n  sudo chappe service install /etc/chappe\n  chappe service install plant            a user service\n  chappe service install plant --print    the unit alone, changes nothing\n\nAs root, it installs a system service, which runs as the owner of the configuration. If root owns the\nconfiguration, the service has its own user and keeps its data in /var/lib/chappe; sensors, wrappers and\nexporters are also there, unless the configuration has some or names their directories. Otherwise, it\ninstalls a user service."
     )]
     Install(ServiceInstall),
     /// Stop the service and remove its unit; configuration and data stay.
     #[command(after_help = "Example:\n  sudo chappe service uninstall")]
     Uninstall,
-    /// Print whether the service is installed and runs.
+    /// Print whether the service is installed and running.
     #[command(
-        after_help = "Examples:\n  chappe service status\n  chappe service status --json\n\nExit code 1 when it does not run."
+        after_help = "Examples:\n  chappe service status\n  chappe service status --json\n\nExit code 1 when it is not running."
     )]
     Status,
 }
@@ -91,7 +91,7 @@ pub(crate) enum New {
 /// Flags of `new sensor`.
 #[derive(Debug, Args)]
 pub(crate) struct NewSensor {
-    /// The name of the sensor, also that of its stream.
+    /// The name of the sensor and of its stream.
     pub name: String,
     /// The stream that it reads.
     #[arg(long, value_name = "STREAM")]
@@ -135,7 +135,7 @@ pub(crate) struct Try {
     /// used.
     #[arg(long, value_name = "[ALIAS=]FILE.CSV", conflicts_with_all = ["on", "data"])]
     pub input: Vec<String>,
-    /// A field of the CSV files, where its type or unit cannot be seen; may be repeated.
+    /// A field of the CSV files whose type or unit cannot be inferred; may be repeated.
     #[arg(
         long = "fields",
         value_name = "FIELD:TYPE[:UNIT]",

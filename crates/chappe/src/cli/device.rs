@@ -46,7 +46,7 @@ pub(crate) enum Device {
     },
     /// Call an operation of a device that a wrapper's peer announces (Home Assistant, Sparkplug).
     #[command(
-        after_help = "Examples:\n  chappe device call Kitchen switch/kitchen/relay true\n  chappe device call counter setpoint 21.5\n  chappe device call line-3 'Node Control/Rebirth' true\n\nThe value is a number, true or false, or a text. `chappe device list --json` shows the operations of each\ndevice. `chappe call` calls the operations of devices of DPWS, without a node."
+        after_help = "Examples:\n  chappe device call Kitchen switch/kitchen/relay true\n  chappe device call counter setpoint 21.5\n  chappe device call line-3 'Node Control/Rebirth' true\n\nThe value is a number, true or false, or a text. `chappe device list --json` shows the operations of each\ndevice. `chappe call` calls operations of DPWS devices, without a node."
     )]
     Call(DeviceCall),
     /// Let a device continue the streams of a device that it replaces.
@@ -54,9 +54,9 @@ pub(crate) enum Device {
         after_help = "Examples:\n  chappe device replace urn:uuid:3e1f… urn:uuid:77a0…\n  chappe device replace urn:uuid:3e1f… urn:uuid:77a0… --place ward-3.pump-1\n\nThe former device must be gone or excluded. `chappe device places` lists the replacements."
     )]
     Replace(DeviceReplace),
-    /// List the places that were assigned to devices, with their former devices, and the claims of newcomers.
+    /// List the places that are assigned to devices, with their former devices, and the claims of newcomers.
     #[command(
-        after_help = "Examples:\n  chappe device places\n  chappe device places --json\n\nWith devices.replace_after_s a newcomer takes the place of a device that is gone. If this is ambiguous,\nas with two newcomers, use `chappe device replace`."
+        after_help = "Examples:\n  chappe device places\n  chappe device places --json\n\nWith devices.replace_after_s, a newcomer (a new device with the same name, types and scopes) takes the\nplace of a device that is gone. If this is ambiguous, as with two newcomers, use `chappe device replace`."
     )]
     Places {
         /// The node.
@@ -118,7 +118,7 @@ pub(crate) struct DeviceCheck {
     /// Time to wait for events.
     #[arg(long, default_value = "5s", value_parser = duration, value_name = "DURATION")]
     pub events: Duration,
-    /// The longest time of the whole check.
+    /// Time limit of the whole check.
     #[arg(long, default_value = "2m", value_parser = duration, value_name = "DURATION")]
     pub limit: Duration,
     /// Print the messages of each finding.
@@ -150,7 +150,7 @@ pub(crate) struct DeviceReplace {
     pub former: String,
     /// The endpoint address of the new device.
     pub device: String,
-    /// The start of the streams' names; needed only if the former device has streams of several places.
+    /// The prefix of the streams' names; needed only if the former device has streams of several places.
     #[arg(long)]
     pub place: Option<String>,
     /// The node.
@@ -171,7 +171,7 @@ pub(crate) struct DeviceExclude {
     /// The type, as {namespace}local or by its local name.
     #[arg(long = "type", value_name = "TYPE")]
     pub device_type: Option<String>,
-    /// The scope; it matches scopes below it, too.
+    /// The scope; it also matches scopes below it.
     #[arg(long, value_name = "URI")]
     pub scope: Option<String>,
     /// How the scope matches, if not by the prefix of its path (rfc3986).
@@ -217,7 +217,7 @@ pub(crate) struct DeviceRun {
     pub dialects: Vec<Dialect>,
     /// Register it at this discovery proxy as well; may be repeated.
     ///
-    /// With the proxy's URL, such as http://192.0.2.7:8474/, or by UDP with its address alone.
+    /// The proxy is given by its URL, such as http://192.0.2.7:8474/, or, for UDP, by its address.
     #[arg(long = "proxy", value_name = "ADDRESS|URL")]
     pub proxies: Vec<Host>,
     /// End when standard input ends, as it does when the parent process ends.
@@ -266,7 +266,7 @@ fn dialect(year: &str) -> Result<Dialect, String> {
     }
 }
 
-/// Whom to trust among devices with TLS, and what to show them.
+/// The devices to trust with TLS, and the certificate to present to them.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "TLS (limits the command to devices with https)")]
 pub(crate) struct DeviceTls {
@@ -276,10 +276,10 @@ pub(crate) struct DeviceTls {
     /// Trust devices with certificates that the authorities in this file have signed.
     #[arg(long, value_name = "PEM")]
     pub device_authorities: Option<PathBuf>,
-    /// Show this certificate, which events need.
+    /// Present this certificate, which events require.
     #[arg(long, value_name = "PEM", requires = "key")]
     pub certificate: Option<PathBuf>,
-    /// The key of the certificate; without one, a certificate is made of this key.
+    /// The key of the certificate; without --certificate, one is created from this key.
     #[arg(long, value_name = "PEM")]
     pub key: Option<PathBuf>,
     /// Accept only certificates for this usage (extended key usage); may be repeated.
@@ -290,7 +290,7 @@ pub(crate) struct DeviceTls {
         hide_short_help = true
     )]
     pub usages: Vec<Usage>,
-    /// Accept no certificate that a revocation list in this file names.
+    /// Refuse certificates that a revocation list in this file names.
     #[arg(
         long,
         value_name = "PEM",
@@ -298,10 +298,10 @@ pub(crate) struct DeviceTls {
         hide_short_help = true
     )]
     pub revocation_lists: Option<PathBuf>,
-    /// Rely on a discovery proxy that announces itself if its certificate is for this usage; may be repeated.
+    /// Trust a discovery proxy that announces itself if its certificate is for this usage; may be repeated.
     #[arg(long = "proxy-usage", value_name = "OID", hide_short_help = true)]
     pub proxy_usages: Vec<Usage>,
-    /// Accept certificates of the authorities whatever names they have.
+    /// Accept certificates of the authorities regardless of the names in them.
     #[arg(long, requires = "device_authorities", hide_short_help = true)]
     pub any_name: bool,
 }

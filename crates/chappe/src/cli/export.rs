@@ -12,7 +12,7 @@ pub(crate) struct Export {
     /// The streams.
     #[arg(required = true, value_name = "STREAM")]
     pub streams: Vec<String>,
-    /// Only elements with a source time from here on (RFC 3339).
+    /// Only elements with a source time at or after this (RFC 3339).
     #[arg(long, value_name = "TIME")]
     pub from: Option<String>,
     /// Only elements with a source time before this (RFC 3339).

@@ -21,7 +21,7 @@ pub(crate) enum RegistryVerb {
         after_help = "Examples:\n  chappe registry show urn:chappe:stream:heart-rate\n  chappe registry show urn:uuid:6f1a1c1e-3d67-4f3e-9a44-0a6a2b0b5a10 --json"
     )]
     Show(RegistryShow),
-    /// Show who may read, annotate, change and administer an entity, or change that.
+    /// Show or change who may read, annotate, change and administer an entity.
     #[command(
         after_help = "Examples:\n  chappe registry rights http://example.com/pump-7\n  chappe registry rights http://example.com/pump-7 --grant write=group:ward-3 --revoke read=everybody\n  chappe registry rights urn:chappe:stream:heart-rate --revoke read=everybody --grant read=account:ada\n\nA right is read, annotate, write or administer, and includes those before it. It is given to everybody,\naccounts, account:NAME, group:NAME or role:ROLE. Changes need the role write, and the right administer."
     )]
@@ -49,7 +49,7 @@ pub(crate) enum RegistryVerb {
     Query(RegistryQuery),
     /// Follow changes of an entity, of a search, or of the result of a SPARQL query.
     #[command(
-        after_help = "Examples:\n  chappe registry subscribe                                     all changes\n  chappe registry subscribe --kind device --present             what is there, then what changes\n  chappe registry subscribe --key http://example.com/pump-7 --json\n  chappe registry subscribe --query 'SELECT ?s WHERE { ?s <http://example.com/flow> ?f }'\n  chappe registry subscribe --kind device --mail ops@example.org --lease 30d\n  chappe registry subscribe --kind device --eventing --json   the node posts its events here\n\nReconnects and misses nothing: after `resync` the whole state follows.\nWith --json a line has an id, unless it is part of the present state; --after resumes there.\nWith --mail changes are sent until the lease ends, and the command prints the id.\nWith --eventing they come by WS-Eventing to a port of this host, which the node has to reach."
+        after_help = "Examples:\n  chappe registry subscribe                                     all changes\n  chappe registry subscribe --kind device --present             the current state, then changes\n  chappe registry subscribe --key http://example.com/pump-7 --json\n  chappe registry subscribe --query 'SELECT ?s WHERE { ?s <http://example.com/flow> ?f }'\n  chappe registry subscribe --kind device --mail ops@example.org --lease 30d\n  chappe registry subscribe --kind device --eventing --json   the node posts its events here\n\nReconnects without missing changes: after `resync`, the whole current state follows.\nWith --json, a line has an id, unless it is part of the current state; --after resumes there.\nWith --mail, changes are sent until the lease ends, and the command prints the id.\nWith --eventing, they come by WS-Eventing to a port of this host, which the node must be able to reach."
     )]
     Subscribe(RegistrySubscribe),
     /// End a subscription by e-mail.
@@ -85,7 +85,7 @@ pub(crate) enum RegistryVerb {
 /// Flags of `registry find`.
 #[derive(Debug, Args)]
 pub(crate) struct RegistryFind {
-    /// Prefix of the name, in any case.
+    /// Prefix of the name, case-insensitive.
     pub name: Option<String>,
     /// Only this kind, such as device, service, stream or virtual-sensor.
     #[arg(long)]
@@ -99,7 +99,7 @@ pub(crate) struct RegistryFind {
     /// Only of this owner.
     #[arg(long, value_name = "ACCOUNT")]
     pub owner: Option<String>,
-    /// Only those whose properties describe the entity of this key.
+    /// Only those whose metadata describes the entity with this key.
     #[arg(long, value_name = "KEY")]
     pub about: Option<String>,
     /// Follow subclasses of the type in the ontologies of the node and of your account.
@@ -203,7 +203,7 @@ pub(crate) struct RegistryUnsubscribe {
 /// Flags of `registry remove`.
 #[derive(Debug, Args)]
 pub(crate) struct RegistryRemove {
-    /// The entity's key.
+    /// The key of the entity, or of the piece of metadata.
     pub key: String,
     /// Which node.
     #[command(flatten)]
@@ -233,9 +233,9 @@ pub(crate) struct RegistryQuery {
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("pushed").args(["mail", "eventing"]))]
 pub(crate) struct RegistrySubscribe {
-    /// Prefix of the name, in any case.
+    /// Prefix of the name, case-insensitive.
     pub name: Option<String>,
-    /// The entity of this key, which need not exist yet.
+    /// The entity with this key, which need not exist yet.
     #[arg(long, conflicts_with_all = ["name", "kind", "entity_type", "scope", "owner", "query"])]
     pub key: Option<String>,
     /// Changes of the rows of this SELECT query, or of the result of this ASK query.
@@ -273,10 +273,10 @@ pub(crate) struct RegistrySubscribe {
     /// An interrupt ends the subscription.
     #[arg(long, conflicts_with_all = ["present", "after", "mail", "inferred"])]
     pub eventing: bool,
-    /// The lease of --mail (a week) or --eventing (10m, renewed).
+    /// The length of the lease. Default: a week with --mail, 10m with --eventing.
     ///
-    /// A subscription by e-mail ends with it. One by WS-Eventing renews it, and ends this long
-    /// after the command was killed.
+    /// A subscription by e-mail ends with its lease. One by WS-Eventing is renewed until the command ends; if the
+    /// command is killed, it ends with its lease.
     #[arg(long, value_parser = duration, value_name = "DURATION", requires = "pushed")]
     pub lease: Option<Duration>,
     /// Which node.
@@ -359,7 +359,7 @@ pub(crate) struct RegistryExport {
 pub(crate) struct RegistryImport {
     /// The file; `-` for standard input.
     pub file: String,
-    /// nquads, trig or uddi. Default: by the end of the file's name (.nq, .trig, .xml).
+    /// nquads, trig or uddi. Default: by the extension of the file (.nq, .trig, .xml).
     #[arg(long)]
     pub format: Option<String>,
     /// Which node.

@@ -11,12 +11,12 @@ use super::NodeAddress;
 pub(crate) enum Sensor {
     /// Convert a descriptor between TOML and GSN's XML.
     #[command(
-        after_help = "Examples:\n  chappe sensor convert mean.xml > sensors/mean.toml\n  chappe sensor convert sensors/mean.toml > mean.xml\n  chappe sensor convert mean.xml --json\n\nThe descriptor goes to standard output. Standard error lists what happened to each attribute: taken,\nchanged or ignored, and why."
+        after_help = "Examples:\n  chappe sensor convert mean.xml > sensors/mean.toml\n  chappe sensor convert sensors/mean.toml > mean.xml\n  chappe sensor convert mean.xml --json\n\nThe descriptor goes to standard output. Standard error lists whether each attribute was\ntaken, changed or ignored, and why."
     )]
     Convert(SensorConvert),
     /// Call a command of a virtual sensor.
     #[command(
-        after_help = "Examples:\n  chappe sensor call yard set-period period='10 s'\n  chappe sensor call yard calibrate table=@offsets.csv days=mon days=tue\n\nWrite an argument as NAME=VALUE, and the bytes of a file as NAME=@FILE. An argument that is given\nseveral times\nis an array: the choices of a checkbox."
+        after_help = "Examples:\n  chappe sensor call yard set-period period='10 s'\n  chappe sensor call yard calibrate table=@offsets.csv days=mon days=tue\n\nWrite an argument as NAME=VALUE, and the bytes of a file as NAME=@FILE. An argument that is given\nseveral times is an array, such as the choices of a checkbox."
     )]
     Call(SensorCall),
 }
@@ -61,7 +61,7 @@ pub(crate) enum DescriptorFormat {
 pub(crate) enum Import {
     /// Convert a directory of GSN's descriptors to sensor files.
     #[command(
-        after_help = "Examples:\n  chappe import gsn virtual-sensors --dry-run\n  chappe import gsn virtual-sensors --into sensors\n  chappe import gsn virtual-sensors --into sensors --json\n\nPrints what became of each attribute: taken, changed or ignored, and why. A file with a part that\nhas no counterpart is not written, and the error says what to use in its place. The node loads\nthe written files from its `sensors_directory`; it also loads the XML files themselves.\nExit code 1 when a file was not imported."
+        after_help = "Examples:\n  chappe import gsn virtual-sensors --dry-run\n  chappe import gsn virtual-sensors --into sensors\n  chappe import gsn virtual-sensors --into sensors --json\n\nPrints for each attribute whether it was taken, changed or ignored, and why. A file with a part that\nhas no counterpart is not written, and the error names an alternative. The node loads\nthe written files from its `sensors_directory`; it also loads the XML files themselves.\nExit code 1 when a file was not imported."
     )]
     Gsn(ImportGsn),
 }

@@ -85,11 +85,11 @@ pub(crate) struct Write {
     pub file: Option<PathBuf>,
     /// The name of this input.
     ///
-    /// A later run with the same name and the same input stores what is missing. Default: a random name,
-    /// so that only this run sends lines again without storing them twice.
+    /// A later run with the same name and the same input stores only the missing elements. Default: a random name, so
+    /// that lines are stored once only within this run.
     #[arg(long, value_name = "NAME")]
     pub producer: Option<String>,
-    /// How long to try again while the node cannot be reached or has no room.
+    /// How long to retry while the node cannot be reached or has no room.
     #[arg(long, default_value = "5m", value_parser = duration, value_name = "DURATION")]
     pub retry_for: Duration,
     /// The node.
@@ -102,7 +102,7 @@ pub(crate) struct Write {
 pub(crate) struct StreamCompleteness {
     /// The stream.
     pub name: String,
-    /// Only elements with a source time from here on (RFC 3339).
+    /// Only elements with a source time at or after this (RFC 3339).
     #[arg(long, value_name = "TIME")]
     pub from: Option<String>,
     /// Only elements with a source time before this (RFC 3339).

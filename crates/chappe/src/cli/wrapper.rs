@@ -19,10 +19,10 @@ pub(crate) enum Wrapper {
     Show(WrapperShow),
     /// Show the first elements that a wrapper's file produces, without a node and without storing them.
     #[command(
-        after_help = "Examples:\n  chappe wrapper try wrappers/climate.toml\n  chappe wrapper try wrappers/climate.toml --count 100 --json\n\nNothing is acknowledged, so the peer sends the same messages to the node. Exit code 1 when a message\ncannot\nbe decoded or nothing arrives in time."
+        after_help = "Examples:\n  chappe wrapper try wrappers/climate.toml\n  chappe wrapper try wrappers/climate.toml --count 100 --json\n\nNothing is acknowledged, so the peer sends the same messages to the node. Exit code 1 when a message\ncannot be decoded or nothing arrives in time."
     )]
     Try(WrapperTry),
-    /// Check whether the program of a wrapper's file keeps the rules of the protocol; stores nothing.
+    /// Check whether the program of a wrapper's file follows the rules of the protocol; stores nothing.
     #[command(
         after_help = "Examples:\n  chappe wrapper check wrappers/load.toml\n  chappe wrapper check wrappers/load.toml --wait 30s --json\n  chappe wrapper check wrappers/mean.toml --elements elements.jsonl\n\nExit code 1 when a rule is broken. The rules are in docs/reference/programs.md."
     )]

@@ -21,14 +21,13 @@ pub struct DeviceRules {
     /// must then all match. The node neither subscribes to these devices nor registers them. Their streams
     /// keep their elements. `chappe device exclude` adds entries to a running node.
     pub exclude: Vec<DevicePattern>,
-    /// Seconds for which a device must have been gone before a newcomer takes its place and
-    /// continues its streams: a device with the same friendly name, types and scopes that was first
-    /// found after that one had left. The former device must not answer at its last address. 0:
-    /// never; use `chappe device replace`.
+    /// Seconds for which a device must have been absent before a newcomer takes its place and continues its streams. A
+    /// newcomer is a device with the same friendly name, types and scopes that was first found after the former device
+    /// had left. The former device must not answer at its last address. 0: never; use `chappe device replace`.
     #[schemars(range(min = 0, max = 31_536_000), extend("x-unit" = "s"))]
     pub replace_after_s: u32,
-    /// Streams of one device in the log, including those that the device no longer offers. One more is
-    /// refused, and its elements are counted as lost.
+    /// Maximum number of streams of one device in the log, including those that the device no longer offers. Further
+    /// streams are refused, and their elements are counted as lost.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_streams: u32,
     /// Elements per second from one device, averaged over five seconds; 0: no limit. A waveform has
@@ -60,25 +59,25 @@ pub struct DeviceTls {
     /// Fingerprints (SHA-256) of device certificates to trust, whatever their names and dates.
     #[schemars(extend("items" = {"type": "string", "pattern": "^[0-9a-fA-F:]{64,95}$"}))]
     pub fingerprints: Vec<String>,
-    /// File of the certificate (PEM) that the node shows to devices, followed by its chain; empty: one is made from
+    /// File of the certificate (PEM) that the node presents to devices, followed by its chain; empty: one is made from
     /// the key of the node, whose fingerprint `chappe key show` prints. Relative to this file.
     pub certificate: PathBuf,
-    /// File of its key (PEM), readable by its owner only; empty: none. Relative to this file.
+    /// File of the certificate's key (PEM), readable by its owner only; empty: none. Relative to this file.
     pub key: PathBuf,
     /// Usages (extended key usage), as object identifiers such as 1.2.840.10004.20701.1.1, that a certificate must
     /// have if an authority has signed it; one that is made from the key of the node has them.
     #[schemars(extend("items" = {"type": "string", "pattern": "^[0-9.]+$"}))]
     pub usages: Vec<String>,
-    /// File of the revocation lists (PEM) of the authorities; empty: none. A list that has expired refuses all
-    /// certificates of its authority. Read at the start. Relative to this file.
+    /// File of the revocation lists (PEM) of the authorities; empty: none. An expired list causes all certificates of
+    /// its authority to be refused. Read at the start. Relative to this file.
     pub revocation_lists: PathBuf,
     /// Usages (extended key usage) of discovery proxies, as object identifiers. A proxy that announces itself counts
-    /// like one of `discovery.proxies` only if its trusted certificate has them all; empty: none does. A node that is
-    /// a proxy with `discovery.proxy.tls` has them in a certificate that is made from its key.
+    /// like one of `discovery.proxies` only if its trusted certificate has all of them; empty: no such proxy counts. If
+    /// this node is a proxy with `discovery.proxy.tls`, the certificate that is made from its key has them.
     #[schemars(extend("items" = {"type": "string", "pattern": "^[0-9.]+$"}))]
     pub proxy_usages: Vec<String>,
-    /// Accept certificates of the authorities regardless of their names, because many medical
-    /// devices have none. A certificate that names the endpoint of another device is still refused.
+    /// Accept certificates of the authorities regardless of the names in them: the certificates of many medical devices
+    /// have none. A certificate that names the endpoint of another device is still refused.
     pub any_name: bool,
     /// Also use devices without https, even if trusted certificates are configured.
     pub plain: bool,

@@ -17,10 +17,9 @@ pub struct Kad {
     /// certificate, or `kad.open = true`.
     #[schemars(extend("format" = "socket-address-or-empty"))]
     pub listen: String,
-    /// Addresses of nodes through which this node joins the network, in addition to those of the
-    /// last run and those that answer multicast. The first node of a network has none. List
-    /// several, such as eight: if the only entrance is dishonest, the node sees only the part of
-    /// the network that it shows.
+    /// Addresses of nodes through which this node joins the network, in addition to those of the last run and those
+    /// that answer multicast. The first node of a network has none. List several, such as eight: if the only entrance
+    /// is dishonest, the node sees only the part of the network that this entrance reveals.
     #[schemars(extend("items" = {"type": "string", "format": "socket-address"}))]
     pub entrances: Vec<SocketAddr>,
     /// Take part beyond loopback without a certificate: everyone may join, publish and read.
@@ -34,7 +33,7 @@ pub struct Kad {
     /// empty: all. For the addresses of devices see `discovery.contact`.
     #[schemars(extend("items" = {"type": "string", "format": "ip-prefix"}))]
     pub reach: Vec<String>,
-    /// Announce this node on the local network by multicast as an entrance.
+    /// Announce this node as an entrance, by multicast on the local network.
     pub announce: bool,
     /// Publish the devices found by multicast, so that nodes elsewhere find them.
     pub publish: bool,

@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Mail {
-    /// Host of the SMTP server that takes the mail; empty: no mail is sent.
+    /// Host of the SMTP server that accepts the mail; empty: no mail is sent.
     #[schemars(length(max = 255))]
     pub server: String,
-    /// Its port.
+    /// Port of the server.
     #[schemars(range(min = 1, max = 65_535))]
     pub port: u16,
     /// How the connection is encrypted: `starttls`, `tls` from its start, or `none`, which is for a server on
     /// this host.
     pub encryption: MailEncryption,
-    /// File of certificates (PEM) of the authorities that the server's certificate is checked against; empty:
-    /// those of the system. Relative to this file.
+    /// File of certificates (PEM) of the authorities that may sign the server's certificate; empty: those of the
+    /// system. Relative to this file.
     pub authorities: PathBuf,
     /// Address of the sender.
     #[schemars(length(max = 320))]
@@ -45,9 +45,9 @@ pub struct Mail {
 pub enum MailEncryption {
     /// Encrypted after the first command; a server that does not support this is not used.
     Starttls,
-    /// From the start.
+    /// Encrypted from the start.
     Tls,
-    /// None.
+    /// No encryption.
     None,
 }
 

@@ -127,20 +127,20 @@ pub struct Http {
     /// loopback needs `access.read = "token"` and `[http.tls]`, or `access.insecure = true`.
     #[schemars(extend("format" = "socket-address"))]
     pub listen: SocketAddr,
-    /// Additional host names of this node. A request for any other host is refused, so that a foreign
-    /// page cannot reach the node through its visitor's browser.
+    /// Additional host names of this node. A request for any other host is refused, so that a page of another site
+    /// cannot reach the node through its visitor's browser.
     pub hosts: Vec<String>,
     /// Reverse proxies of this node, as prefixes (`127.0.0.1`, `10.1.0.0/16`). For their requests the node
     /// reads the client's address from `Forwarded` (RFC 7239) or `X-Forwarded-For`, which the proxy must
     /// set. An unlisted proxy counts as the client itself.
     #[schemars(extend("items" = {"type": "string", "format": "ip-prefix"}))]
     pub trusted_proxies: Vec<String>,
-    /// Concurrent connections; for one more, the connection that has been idle longest is closed.
-    /// At most half of them may be endless answers to other nodes (links of kind `http_pull`),
-    /// and a quarter answers of the guide; further ones are refused with status 503.
+    /// Maximum number of concurrent connections; for a further one, the connection that has been idle longest is
+    /// closed. At most half of them may be endless responses to other nodes (links of kind `http_pull`), and at most a
+    /// quarter responses with pages of the guide; further ones are refused with status 503.
     #[schemars(range(min = 4, max = 10_000))]
     pub max_connections: u32,
-    /// Concurrent clients of live data; further ones are refused with status 503.
+    /// Maximum number of concurrent clients of live data; further ones are refused with status 503.
     #[schemars(range(min = 1, max = 5_000))]
     pub max_live_clients: u32,
     /// Largest request body.
@@ -155,7 +155,7 @@ pub struct Http {
     /// Directory of the guide that the node serves at `/docs`; empty: none. `mdbook build docs` builds one.
     /// Relative to this file.
     pub docs: PathBuf,
-    /// TLS; without it the node speaks plain HTTP.
+    /// TLS for HTTP; without it, the node serves plain HTTP.
     pub tls: HttpTls,
 }
 
@@ -165,16 +165,16 @@ pub struct Http {
 pub struct HttpTls {
     /// File of the certificate followed by its chain (PEM); empty: none. Relative to this file.
     pub certificate: PathBuf,
-    /// File of its key (PEM), readable by its owner only; empty: none. Relative to this file.
+    /// File of the certificate's key (PEM), readable by its owner only; empty: none. Relative to this file.
     pub key: PathBuf,
-    /// Create a certificate instead, once, for this host's names and `http.hosts`. Clients trust it by
-    /// its fingerprint, which the node prints at start and `chappe key show` prints at any time.
+    /// Create a self-signed certificate once, for this host's names and `http.hosts`, instead of reading one. Clients
+    /// trust it by its fingerprint, which the node prints at start and `chappe key show` prints at any time.
     pub self_signed: bool,
     /// File of the authorities (PEM) that sign certificates of clients; empty: clients are not asked for
     /// one. The subject of a client's certificate is compared with the accounts. Relative to this file.
     pub client_authorities: PathBuf,
-    /// File of lists of revoked certificates of clients (PEM); empty: none. An expired list refuses all
-    /// certificates of its issuer. Relative to this file, and read at the start.
+    /// File of lists of revoked certificates of clients (PEM); empty: none. An expired list causes all certificates of
+    /// its issuer to be refused. Relative to this file, and read at the start.
     pub client_revocation_lists: PathBuf,
 }
 
@@ -201,8 +201,8 @@ pub struct Access {
     /// Whether reading is open to every client or needs an account. Changing always needs an account, which
     /// `chappe account add` makes. Restrictions of accounts matter only if reading needs one.
     pub read: Read,
-    /// Listen beyond loopback even though reading is open or TLS is off, so that others on the network can
-    /// see the token and the data; and push to `http://` contact points beyond loopback.
+    /// Allow listening beyond loopback even if reading is open or TLS is off, so that others on the network can see the
+    /// token and the data. Also allow pushing to `http://` contact points beyond loopback.
     pub insecure: bool,
 }
 
@@ -211,9 +211,9 @@ pub struct Access {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum Read {
-    /// Nothing.
+    /// Reading needs no credential.
     Open,
-    /// The token or the certificate of an account with the role `read`.
+    /// Reading needs the token or the certificate of an account with the role `read`.
     Token,
 }
 
@@ -227,9 +227,8 @@ pub struct Discovery {
     pub multicast: bool,
     /// Interfaces to search on, by name; empty: all that support multicast, and loopback.
     pub interfaces: Vec<String>,
-    /// Announce the directory of things by DNS-SD over multicast DNS (`_directory._sub._wot._tcp`)
-    /// on these interfaces, and answer queries for it there, if `http.listen` is an address of
-    /// these interfaces.
+    /// Announce the directory of things by DNS-SD over multicast DNS (`_directory._sub._wot._tcp`) on the interfaces of
+    /// `discovery.interfaces`, and answer queries for it there, if `http.listen` is an address of one of them.
     pub dns_sd: bool,
     /// Networks, as prefixes (`10.1.0.0/16`), in which this node may contact the addresses that an
     /// unauthenticated message names; empty: only the sender's own address. For devices found by `[kad]`
@@ -242,9 +241,9 @@ pub struct Discovery {
     pub proxies: Vec<String>,
     /// The node as a discovery proxy.
     pub proxy: DiscoveryProxy,
-    /// Receive events over notification trees from devices that have them; this node then forwards events
-    /// to other sinks by UDP. Other devices send standard notifications as before. Each event costs one
-    /// disk synchronization, so that nobody can replay an old event after a restart.
+    /// Receive events over notification trees from devices that have them; this node then forwards events to other
+    /// sinks by UDP. Other devices send standard notifications as before. Each event costs one disk synchronization, so
+    /// that an old event cannot be replayed after a restart.
     pub tree: bool,
     /// How important it is that this node receives the events of notification trees early; higher is more
     /// important. A device may order its sinks by it.
@@ -276,9 +275,9 @@ pub struct Log {
         extend("x-unit" = "bytes")
     )]
     pub segment_bytes: u64,
-    /// Minimum time between two commits; elements that arrive in between share one disk synchronization. A
-    /// longer pause saves processor and disk, and delays acknowledgements by up to that pause. The first
-    /// element after an idle time is committed at once.
+    /// Minimum time between two commits; elements that arrive in between share one disk synchronization. A longer pause
+    /// saves processor time and disk accesses, and delays acknowledgements by up to that pause. The first element after
+    /// an idle time is committed at once.
     #[schemars(range(min = 0, max = 1_000), extend("x-unit" = "milliseconds"))]
     pub commit_pause_ms: u32,
     /// Number of newest elements that a stream keeps, plus up to a sixteenth; 0: no limit. A virtual sensor
@@ -290,10 +289,10 @@ pub struct Log {
     /// virtual sensor can override it (`output.retention`).
     #[schemars(range(min = 0, max = 9_000_000_000_u64), extend("x-unit" = "seconds"))]
     pub keep_age_s: u64,
-    /// Size of the whole log, in bytes, at which its oldest files are removed, even if streams should keep
-    /// their elements; 0: never. Accounts that keep more than their share lose their oldest elements first
-    /// (`accounts.bytes_percent`). `"auto"` is half of the disk, at least 1 GiB and at most nine tenths of
-    /// the disk, and never less than the log's size when the node starts.
+    /// Size of the whole log, in bytes, at which its oldest files are removed, even if the retention of streams would
+    /// keep their elements; 0: never. Accounts that keep more than their share lose their oldest elements first
+    /// (`accounts.bytes_percent`). `"auto"` is half of the disk, at least 1 GiB and at most nine tenths of the disk,
+    /// and never less than the log's size when the node starts.
     pub max_bytes: MaxBytes,
     /// Free disk space below which the log accepts no more elements.
     #[schemars(range(min = 0), extend("x-unit" = "bytes"))]
@@ -306,7 +305,7 @@ pub struct Log {
     /// in total over all runs of the node; 0: never.
     #[schemars(range(min = 0, max = 9_000_000_000_u64), extend("x-unit" = "seconds"))]
     pub remove_abandoned_s: u64,
-    /// Streams at once; further ones are refused and counted. Each takes memory even when it is silent: see
+    /// Maximum number of streams; further ones are refused and counted. Each takes memory even when it is silent: see
     /// docs/reference/data-directory.md.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_streams: u32,
@@ -338,19 +337,19 @@ pub struct Exchange {
     /// `127.0.0.0/8` or `::1`.
     #[schemars(extend("items" = {"type": "string", "format": "ip-prefix"}))]
     pub contact: Vec<String>,
-    /// Turn CURVE off beyond loopback: everyone who can connect reads every stream, and the traffic can be
+    /// Turn CURVE off beyond loopback: everyone who can connect can read every stream, and the traffic can be
     /// eavesdropped.
     pub insecure: bool,
-    /// Concurrent links of this node, both from this file and added at run time.
+    /// Maximum number of links of this node, both from this file and added at run time.
     #[schemars(range(min = 1, max = 10_000))]
     pub max_links: u32,
-    /// Concurrent sessions of other nodes.
+    /// Maximum number of concurrent sessions of other nodes.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_sessions: u32,
-    /// Concurrent sessions and subscriptions of one peer (its key, or its address).
+    /// Maximum number of concurrent sessions and subscriptions of one peer (its key, or its address).
     #[schemars(range(min = 1, max = 100_000))]
     pub max_sessions_per_peer: u32,
-    /// Time that an element waits for others to share its message; more costs latency and saves work.
+    /// Time that an element waits for others to share its message; a longer time adds latency and saves work.
     #[schemars(range(min = 0, max = 1_000), extend("x-unit" = "milliseconds"))]
     pub linger_ms: u32,
 }
@@ -359,12 +358,12 @@ pub struct Exchange {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RegistryRules {
-    /// Bytes of all entities: their texts, 512 bytes for each entity and 128 for each triple, which is about
-    /// the memory that they take. Entities that clients publish may fill three quarters of them, and those of
-    /// one account `accounts.bytes_percent`. Beyond that, an entity is refused with status 507.
+    /// Maximum size of all entities: their texts, 512 bytes for each entity and 128 for each triple, which is about the
+    /// memory that they take. Entities that clients publish may fill three quarters of it, and those of one account
+    /// `accounts.bytes_percent`. Beyond that, an entity is refused with status 507.
     #[schemars(range(min = 1_048_576, max = 4_294_967_295_u64), extend("x-unit" = "bytes"))]
     pub max_bytes: u32,
-    /// Number of entities of which one account may publish `accounts.bytes_percent`; further ones are refused with
+    /// Number of entities, of which one account may publish `accounts.bytes_percent`; further ones are refused with
     /// status 507. `registry.max_bytes` limits all of them together.
     #[schemars(range(min = 100, max = 100_000_000))]
     pub max_entities: u32,
@@ -402,14 +401,14 @@ pub enum RegistryStore {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Postgres {
-    /// `postgres://USER@HOST:PORT/DATABASE`, without the password; of a Unix socket
+    /// `postgres://USER@HOST:PORT/DATABASE`, without the password; for a Unix socket
     /// `postgres://USER@/DATABASE?host=/run/postgresql`. The user needs the right to create a schema.
     pub url: String,
     /// File with the password; empty: none. Relative to this file.
     pub password_file: PathBuf,
-    /// PEM file of the authorities that may sign the server's certificate; the connection is TLS then. Empty:
-    /// no TLS, which only a server on this host, or `sslmode=disable` in the URL, allows. Relative to this
-    /// file.
+    /// PEM file of the authorities that may sign the server's certificate. If it is set, the connection uses TLS. If it
+    /// is empty, the connection is not encrypted, which is allowed only for a server on this host or with
+    /// `sslmode=disable` in the URL. Relative to this file.
     pub authorities: PathBuf,
 }
 
@@ -430,33 +429,33 @@ impl Default for RegistryRules {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Elements in one answer.
+    /// Maximum number of elements in one response.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub elements: u32,
-    /// Rows in the answer to a query.
+    /// Maximum number of rows in the response to a query.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub query_rows: u32,
     /// Time limit of a query.
     #[schemars(range(min = 10, max = 600_000), extend("x-unit" = "milliseconds"))]
     pub query_time_ms: u32,
-    /// Concurrent queries; further ones are refused with status 503.
+    /// Maximum number of concurrent queries; further ones are refused with status 503.
     #[schemars(range(min = 1, max = 64))]
     pub queries: u32,
-    /// Concurrent requests that write elements; further ones are refused with status 429.
+    /// Maximum number of concurrent requests that write elements; further ones are refused with status 429.
     #[schemars(range(min = 1, max = 10_000))]
     pub writes: u32,
-    /// Largest body of a request that writes elements. It is stored as it arrives, not held.
+    /// Largest body of a request that writes elements. It is stored as it arrives, not buffered.
     #[schemars(range(min = 1_024, max = 4_294_967_295_u64), extend("x-unit" = "bytes"))]
     pub write_bytes: u32,
-    /// Rate at which a body of elements must arrive, averaged since its start; one that stays more than
-    /// `http.request_timeout_ms` behind is ended with status 408; 0: no minimum. Time in which the node
-    /// itself is busy does not count.
+    /// Rate at which a body of elements must arrive, averaged since its start. A request that stays more than
+    /// `http.request_timeout_ms` behind this rate ends with status 408. 0: no minimum. Time in which the node itself is
+    /// busy does not count.
     #[schemars(range(min = 0, max = 1_048_576), extend("x-unit" = "bytes/s"))]
     pub write_min_bytes_per_s: u32,
     /// How far the source time of a written element may be ahead of the node's clock.
     #[schemars(range(min = 0, max = 9_000_000_000_u64), extend("x-unit" = "seconds"))]
     pub future_s: u64,
-    /// Streams with metrics of their own; the others share one set.
+    /// Number of streams with their own metrics; the others share one set.
     #[schemars(range(min = 0, max = 10_000))]
     pub metric_streams: u32,
 }

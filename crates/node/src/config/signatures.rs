@@ -11,38 +11,37 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SignatureRules {
-    /// `/uddi/inquiry`: whether signatures are ignored (off), accepted, or required. With
-    /// `accepted`, a message without a signature is processed as usual, and one with an invalid
-    /// signature is refused.
+    /// Whether signatures at `/uddi/inquiry` are ignored (off), accepted, or required. With `accepted`, a message
+    /// without a signature is processed as usual, and one with an invalid signature is refused.
     pub inquiry: SignatureMode,
-    /// The same for `/uddi/publish`.
+    /// As `inquiry`, for `/uddi/publish`.
     pub publication: SignatureMode,
-    /// The same for `/uddi/wsdl`.
+    /// As `inquiry`, for `/uddi/wsdl`.
     pub documents: SignatureMode,
-    /// The same for `/uddi/metadata`.
+    /// As `inquiry`, for `/uddi/metadata`.
     pub metadata: SignatureMode,
-    /// The same for WS-Eventing of the registry, `/registry/events` and its subscription managers. Unless it is off,
-    /// events and SubscriptionEnd are signed.
+    /// As `inquiry`, for WS-Eventing of the registry: `/registry/events` and its subscription managers. Unless it is
+    /// off, events and SubscriptionEnd are signed.
     pub subscriptions: SignatureMode,
-    /// Devices that the node finds: whether their answers are signed. Unless it is off, requests to
-    /// them are signed with the certificate of the node. A device that has signed its description
-    /// must sign everything that follows.
+    /// Whether signatures in the answers of devices that the node finds are ignored, accepted, or required. Unless it
+    /// is off, requests to these devices are signed with the certificate of the node. A device that has signed its
+    /// description must sign all later messages.
     pub devices: SignatureMode,
-    /// Events of these devices.
+    /// As `devices`, for the events of these devices.
     pub events: SignatureMode,
-    /// Devices that the node hosts, which are its exporters of kind `dpws`: whether requests to
-    /// them are signed. Unless it is off, their answers and events are signed. The file of an
-    /// exporter can override this.
+    /// Whether signatures in requests to devices that the node hosts, which are its exporters of kind `dpws`, are
+    /// ignored, accepted, or required. Unless it is off, the answers and events of these devices are signed. The file
+    /// of an exporter can override this.
     pub hosted: SignatureMode,
     /// File of the authorities (PEM) that issue certificates of signers; empty: none. Relative to this file.
     pub authorities: PathBuf,
-    /// File of lists of revoked certificates (PEM); empty: none. An expired list refuses all certificates of its
-    /// issuer. Relative to this file.
+    /// File of lists of revoked certificates (PEM); empty: none. An expired list causes all certificates of its issuer
+    /// to be refused. Relative to this file.
     pub revocation_lists: PathBuf,
     /// File of the certificate that signs answers, followed by its chain (PEM); empty: answers are not signed.
     /// Relative to this file.
     pub certificate: PathBuf,
-    /// File of its key (PEM), readable by its owner only; empty: none. Relative to this file.
+    /// File of the certificate's key (PEM), readable by its owner only; empty: none. Relative to this file.
     pub key: PathBuf,
     /// Accept signatures and digests with SHA-1, which is broken, for peers that support nothing
     /// else.

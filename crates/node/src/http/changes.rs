@@ -31,7 +31,7 @@ const EVENTS_QUEUED: usize = 1;
 pub(crate) struct ChangesParams {
     /// The key of an entity, which need not exist yet.
     key: Option<String>,
-    /// A SELECT or ASK query: rows that come and go, or the answer.
+    /// A SELECT query, whose added and removed rows are sent, or an ASK query, whose result is sent when it changes.
     query: Option<String>,
     /// Prefix of the name, case-insensitive.
     prefix: Option<String>,
@@ -45,7 +45,7 @@ pub(crate) struct ChangesParams {
     scope: Option<String>,
     /// The IRI of an observed property.
     observed_property: Option<String>,
-    /// The key of an entity that its metadata describes.
+    /// Only entities whose metadata describes the entity with this key.
     about: Option<String>,
     /// Its owner.
     owner: Option<String>,
@@ -55,7 +55,7 @@ pub(crate) struct ChangesParams {
     #[serde(default)]
     #[param(value_type = Option<bool>)]
     inferred: bool,
-    /// Whether the present state comes first.
+    /// Whether the current state is sent first.
     #[serde(default)]
     present: bool,
     /// The id of the last event that was received; a `Last-Event-ID` takes precedence.
@@ -115,14 +115,13 @@ impl ChangesParams {
 
 /// Changes of the registry as server-sent events.
 ///
-/// `added`, `changed` and `removed` carry `{change, key, kind, name, position}`, for a query `{change, row,
-/// position}` with a row as in SPARQL's results, or `answer` for ASK. `resync {reason, position}` means that
-/// the client forgets what it has: the whole present state follows as `added`, up to `synced`. It is sent if
-/// `present` is true, if the changes since the last event are no longer known (`too-old`), if the rights of
-/// the account changed, or if the answer of a query changed while the client was away. `end {reason}` is the
-/// last event of a subscription that cannot go on. A client that reconnects with a `Last-Event-ID` either
-/// misses nothing or receives a `resync`, even if the node was restarted. Only what the account may see at
-/// the time of delivery is sent.
+/// `added`, `changed` and `removed` carry `{change, key, kind, name, position}`, for a query `{change, row, position}`
+/// with a row as in SPARQL's results, or `answer` for ASK. `resync {reason, position}` means that the client must
+/// discard its state; the current state follows as `added`, up to `synced`. It is sent if `present` is true, if the
+/// changes since the last event are no longer available (`too-old`), if the rights of the account changed, or if the
+/// answer of a query changed while the client was away. `end {reason}` is the last event of a subscription that cannot
+/// continue. A client that reconnects with a `Last-Event-ID` either misses nothing or receives a `resync`, even if the
+/// node was restarted. A change is sent only if the account may see it at the time of delivery.
 #[utoipa::path(get, path = "/api/v1/registry/changes", tag = "registry", params(ChangesParams,
         ("Last-Event-ID" = Option<String>, Header, description = "the id of the last event that was received")),
     responses((status = 200, content_type = "text/event-stream", body = String),

@@ -82,7 +82,7 @@ pub(crate) struct ReaderParams {
     cursor: Option<String>,
 }
 
-/// The distance to loss of each reader: virtual sensors, nodes that read over links, and exporters.
+/// How far each reader is from losing elements. Readers are virtual sensors, nodes that read over links, and exporters.
 #[utoipa::path(get, path = "/api/v1/readers", tag = "streams", params(ReaderParams),
     responses((status = 200, body = Readers), (status = 400, body = Problem)))]
 pub(super) async fn readers(
@@ -113,7 +113,7 @@ pub(crate) struct WhyParams {
 #[utoipa::path(get, path = "/api/v1/why/{name}", tag = "node",
     params(("name" = String, Path, description = "A stream, a device (key, endpoint, name or \
         address), a virtual sensor or a link"), WhyParams),
-    responses((status = 200, body = Why, description = "also for a name that nothing has"),
+    responses((status = 200, body = Why, description = "also if nothing has this name"),
         (status = 400, body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn why(
     State(app): State<App>,

@@ -179,9 +179,9 @@ fn invalid(detail: impl Into<String>) -> Problem {
         (status = 201, body = Stream), (status = 400, body = Problem), (status = 401, body = Problem),
         (status = 409, body = Problem, description = "the stream differs, or has another source"),
         (status = 422, body = Problem, description = "the definition is invalid"),
-        (status = 429, body = Problem), (status = 507, body = Problem, description = "the node has \
-            `log.max_streams`, or the account its share of them or of the room for definitions; or the disk is \
-            full")))]
+        (status = 429, body = Problem), (status = 507, body = Problem, description = "the node has reached \
+            `log.max_streams`, the account has reached its share of the streams or of the room for definitions, \
+            or the disk is full")))]
 pub(super) async fn create(
     State(app): State<App>,
     caller: Caller,

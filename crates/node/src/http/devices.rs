@@ -185,7 +185,7 @@ pub(crate) struct Places {
     claims: Vec<PlaceClaim>,
 }
 
-/// The places that were assigned to devices, each with its former devices, and the claims of newcomers to others.
+/// The places that are assigned to devices, each with its former devices, and the claims of newcomers to other places.
 #[utoipa::path(get, path = "/api/v1/devices/places", tag = "devices", params(Paging),
     responses((status = 200, body = Places), (status = 400, body = Problem)))]
 pub(super) async fn places(
@@ -212,8 +212,8 @@ pub(crate) struct Replacement {
     place: Option<String>,
 }
 
-/// Lets a device continue the streams of another one, which it replaces. Elements that it has sent
-/// to streams of its own stay there.
+/// Lets a device continue the streams of another one, which it replaces. Elements that it has already sent to its own
+/// streams stay there.
 #[utoipa::path(post, path = "/api/v1/devices/{key}/replace", tag = "devices",
     params(("key" = String, Path, description = "The new device's key or endpoint address, percent-encoded")),
     request_body(content = Replacement),
@@ -232,9 +232,9 @@ pub(super) async fn replace(
     replaced.map(Json).map_err(|error| replace_problem(&error))
 }
 
-/// Calls an operation of a device that a wrapper's peer announces; the body is an object with at
-/// most the argument `value`. Responds when the peer has acknowledged it, and for Sparkplug when
-/// data of the device shows it.
+/// Calls an operation of a device that a wrapper's peer announces; the body is an object whose only member may be
+/// `value`. Responds when the peer has acknowledged the call; for Sparkplug, when data of the device shows the new
+/// value.
 #[utoipa::path(post, path = "/api/v1/devices/{key}/operations/{operation}", tag = "devices",
     params(("key" = String, Path, description = "The device's key or endpoint address, percent-encoded"),
         ("operation" = String, Path, description = "The name of one of its operations, percent-encoded")),

@@ -85,9 +85,9 @@ impl StreamDescription {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DirectoryParams {
-    /// Only this stream, or all streams with a prefix: `PREFIX*`, even if their source left.
+    /// Only this stream, or all streams with a prefix (`PREFIX*`), including streams whose source has left.
     streams: Option<String>,
-    /// A format of links between nodes, instead of JSON.
+    /// A serialization of links between nodes, instead of JSON.
     #[param(value_type = Option<Serialization>)]
     serialization: Option<String>,
     /// Maximum number of streams in JSON; without it, all.

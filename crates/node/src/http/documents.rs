@@ -159,7 +159,7 @@ pub(crate) struct Unread {
     reason: String,
 }
 
-/// Adds a document, with those that it imports as far as the address policy allows, or replaces it.
+/// Adds or replaces a document, with the documents that it imports if the address policy allows their addresses.
 #[utoipa::path(put, path = "/api/v1/registry/documents/{key}", tag = "registry",
     params(("key" = String, Path, description = "The document's key, percent-encoded"), PutParams),
     request_body(content = String, content_type = "text/xml",
@@ -168,7 +168,7 @@ pub(crate) struct Unread {
         (status = 404, body = Problem, description = "the business is not known"),
         (status = 409, body = Problem, description = "the document or the business has another owner"),
         (status = 413, body = Problem),
-        (status = 422, body = Problem, description = "the document is invalid, or is not fetched"),
+        (status = 422, body = Problem, description = "the document is invalid or cannot be fetched"),
         (status = 429, body = Problem), (status = 507, body = Problem)))]
 pub(super) async fn put(
     State(app): State<App>,

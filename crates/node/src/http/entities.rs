@@ -40,7 +40,7 @@ pub(crate) struct SearchParams {
     scope: Option<String>,
     /// The IRI of an observed property.
     observed_property: Option<String>,
-    /// The key of an entity that its metadata describes.
+    /// Only entities whose metadata describes the entity with this key.
     about: Option<String>,
     /// Its owner.
     owner: Option<String>,
@@ -53,8 +53,8 @@ pub(crate) struct SearchParams {
     #[serde(default)]
     #[param(value_type = Option<bool>)]
     inferred: bool,
-    /// Count the entities found by kind, type, owner, observed property and category: the number of values of
-    /// each in the answer, up to 1,000.
+    /// Count the matching entities by kind, type, owner, observed property and category. The number is the maximum
+    /// number of values of each in the response, up to 1,000.
     #[param(minimum = 1)]
     facets: Option<usize>,
     /// Maximum number of entities, up to 10,000; 100 without it.

@@ -63,13 +63,13 @@ pub(super) fn refusal_problem(refusal: HttpRefusal) -> Problem {
 pub(crate) struct PullParams {
     /// Elements after this position, `EPOCH:N`.
     after: Option<String>,
-    /// With it, the newest element that the reader has of each earlier epoch, the newest first:
-    /// `EPOCH:N,EPOCH:N`. An origin that was restored from a backup may know one of these.
+    /// With `after`: the newest element that the reader has of each earlier epoch, newest first, `EPOCH:N,EPOCH:N`. An
+    /// origin that was restored from a backup may know one of these.
     earlier: Option<String>,
     /// Where to start if no position is given. Default: first.
     #[param(value_type = Option<shapes::LinkStart>)]
     start: Option<String>,
-    /// Default: xml.
+    /// Serialization of the elements. Default: xml.
     #[param(value_type = Option<shapes::Serialization>)]
     serialization: Option<String>,
 }
@@ -174,11 +174,11 @@ pub(crate) struct NewSubscription {
     fingerprint: Option<String>,
     /// The newest element that the subscriber has, `EPOCH:N`.
     after: Option<String>,
-    /// With it, the newest element that the subscriber has of each earlier epoch, the newest first.
+    /// With `after`: the newest element that the subscriber has of each earlier epoch, newest first.
     earlier: Option<Vec<String>>,
     /// Where to start if no position is given. Default: first.
     start: Option<shapes::LinkStart>,
-    /// Default: xml.
+    /// Serialization of the elements. Default: xml.
     serialization: Option<shapes::Serialization>,
 }
 
@@ -329,7 +329,7 @@ pub(super) async fn take(
     })
 }
 
-/// Confirms a contact point by returning the sent body.
+/// Confirms a contact point by returning the body of the request.
 #[utoipa::path(put, path = "/api/v1/exchange/contact-points/{link}/{secret}", tag = "links",
     params(("link" = String, Path, description = "The link's name"),
         ("secret" = String, Path, description = "The secret given to the origin")),

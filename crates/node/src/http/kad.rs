@@ -15,7 +15,7 @@ pub(super) async fn status(State(app): State<App>) -> Json<Status> {
     Json(kad::status(&app))
 }
 
-/// The node's part in managed discovery: whether it is a discovery proxy, and the proxies that it asks.
+/// The node's part in managed discovery: whether it is a discovery proxy, and the proxies that it queries.
 #[utoipa::path(get, path = "/api/v1/discovery-proxies", tag = "devices",
     responses((status = 200, body = discovery_proxy::Status)))]
 pub(super) async fn discovery_proxies(State(app): State<App>) -> Json<discovery_proxy::Status> {

@@ -302,7 +302,7 @@ pub(crate) struct RefusedLetter {
     pub(super) why: String,
 }
 
-/// Stores dead letters after all (`send-again`), or deletes them (`discard`).
+/// Tries again to store dead letters (`send-again`), or deletes them (`discard`).
 #[utoipa::path(post, path = "/api/v1/links/{name}/dead-letters/{verb}", tag = "links",
     params(("name" = String, Path, description = "The link's name"),
         ("verb" = DeadLetterVerb, Path, description = "send-again or discard")),

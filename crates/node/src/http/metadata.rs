@@ -398,7 +398,7 @@ pub(super) async fn attach(
 #[utoipa::path(put, path = "/api/v1/registry/metadata/{key}", tag = "registry", request_body = NewPiece,
     params(("key" = String, Path, description = "The key of the piece, percent-encoded")),
     responses((status = 200, body = Piece), (status = 400, body = Problem), (status = 401, body = Problem),
-        (status = 403, body = Problem, description = "another wrote it"), (status = 404, body = Problem),
+        (status = 403, body = Problem, description = "another account wrote the piece"), (status = 404, body = Problem),
         (status = 422, body = Problem), (status = 429, body = Problem), (status = 507, body = Problem)))]
 pub(super) async fn update(
     State(app): State<App>,
@@ -432,7 +432,7 @@ async fn put(
 #[utoipa::path(delete, path = "/api/v1/registry/metadata/{key}", tag = "registry",
     params(("key" = String, Path, description = "The key of the piece, percent-encoded")),
     responses((status = 204), (status = 401, body = Problem),
-        (status = 403, body = Problem, description = "another wrote it"), (status = 404, body = Problem),
+        (status = 403, body = Problem, description = "another account wrote the piece"), (status = 404, body = Problem),
         (status = 429, body = Problem)))]
 pub(super) async fn delete(
     State(app): State<App>,

@@ -16,8 +16,8 @@ use crate::shared::App;
 /// Publishes an ontology: an entity whose triples are those of an RDF document, and whose key is in
 /// the path. Publishing a key again replaces it.
 ///
-/// Searches and queries with `inferred` follow its subclasses and subproperties for the account that
-/// published it, and for all if that is the operator.
+/// Searches and queries with `inferred` follow its subclasses and subproperties for the account
+/// that published it, and for all accounts if that is the operator's.
 #[utoipa::path(put, path = "/api/v1/registry/ontologies/{key}", tag = "registry",
     params(("key" = String, Path, description = "The ontology's IRI, percent-encoded")),
     request_body(content((String = "text/turtle"), (String = "application/n-triples"),

@@ -265,7 +265,7 @@ fn refusals(
         (
             "403",
             match rule.needs.role {
-                Some(_) => "the account does not have the necessary role, or not for this object",
+                Some(_) => "the account does not have the necessary role, or has it only for other objects",
                 None => "a page of another site caused the request",
             },
         ),
@@ -292,9 +292,11 @@ fn meaning(status: &str) -> &'static str {
         "201" => "created",
         "204" => "done",
         "404" => "nothing has this name",
+        "406" => "none of the accepted content types is available",
         "409" => "it conflicts with the current state",
         "415" => "the content type is unknown",
-        "422" => "it is invalid; nothing was changed",
+        "422" => "the request is invalid",
+        "502" => "the peer failed or did not answer",
         "503" => "the node is starting or overloaded",
         "507" => "the disk or a table is full",
         _ => "a problem; its `code` names it",

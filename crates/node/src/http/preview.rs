@@ -37,7 +37,7 @@ const STEP_BYTES_MAX: usize = 4 << 20;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct PreviewParams {
-    /// Seconds before the newest element from which on elements are read. Default: 300.
+    /// Seconds to go back from the newest element; later elements are read. Default: 300.
     #[param(minimum = 1, maximum = 86400)]
     last_s: Option<u32>,
 }
@@ -113,7 +113,7 @@ pub(crate) struct PreviewStep {
     responses((status = 200, body = SensorPreview), (status = 400, body = Problem), (status = 401, body = Problem),
         (status = 403, body = Problem, description = "the file has wrappers, which needs `administer`"),
         (status = 422, body = Problem, description = "the file is invalid, a source has no stream, there are too \
-            many elements, or the time is over"),
+            many elements, or the time limit was reached"),
         (status = 429, body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn preview(
     State(app): State<App>,

@@ -216,8 +216,8 @@ pub(super) fn invalid(detail: impl Into<String>) -> Problem {
         (status = 409, body = Problem, description = "the key has another owner, or is that of a document, a \
             thing or a piece of metadata"),
         (status = 422, body = Problem, description = "the entity is invalid"),
-        (status = 429, body = Problem), (status = 507, body = Problem, description = "the registry has \
-            `registry.max_bytes`, or the account its share of them; or the disk is full")))]
+        (status = 429, body = Problem), (status = 507, body = Problem, description = "the registry has reached \
+            `registry.max_bytes`, the account has reached its share of it, or the disk is full")))]
 pub(super) async fn publish(
     State(app): State<App>,
     caller: Caller,
@@ -314,7 +314,7 @@ pub(crate) struct RenewedLease {
     params(("key" = String, Path, description = "The entity's key, percent-encoded")),
     responses((status = 200, body = RenewedLease), (status = 401, body = Problem), (status = 404, body = Problem),
         (status = 403, body = Problem, description = "the caller may not write the entity"),
-        (status = 409, body = Problem, description = "the entity has no lease, or is the node's"),
+        (status = 409, body = Problem, description = "the entity has no lease, or belongs to the node"),
         (status = 429, body = Problem)))]
 pub(super) async fn renew(
     State(app): State<App>,

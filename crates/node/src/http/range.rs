@@ -78,8 +78,7 @@ pub(crate) struct RangeField {
 #[utoipa::path(get, path = "/api/v1/streams/{name}/range", tag = "streams",
     params(("name" = String, Path, description = "The stream's name"), RangeParams),
     responses((status = 200, body = RangeView),
-        (status = 400, body = Problem, description = "a parameter is invalid, or the time limit was \
-            reached"),
+        (status = 400, body = Problem, description = "the time limit was reached"),
         (status = 404, body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn range(
     State(app): State<App>,

@@ -44,7 +44,7 @@ static IMPORTS: Semaphore = Semaphore::const_new(1);
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct FileParams {
-    /// nquads, trig or uddi. Default: nquads; of an import: that of the content type.
+    /// nquads, trig or uddi. Default: nquads; for an import, the format of the content type.
     format: Option<String>,
 }
 
@@ -139,7 +139,7 @@ impl Write for Pieces<'_> {
     }
 }
 
-/// Imports a file: all of it, or none if a line is refused.
+/// Imports a file: all of it, or nothing if a line is refused.
 #[utoipa::path(post, path = "/api/v1/registry/import", tag = "registry", params(FileParams),
     request_body(content((String = "application/n-quads"), (String = "application/trig"),
         (String = "application/xml"))),

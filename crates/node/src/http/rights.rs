@@ -149,14 +149,14 @@ pub(super) async fn show(
     Ok(Json(EntityRights::of(&entity)))
 }
 
-/// Sets the rights to an entity. The list of each right replaces the one before.
+/// Sets the rights to an entity. The list of each right replaces the previous one.
 #[utoipa::path(put, path = "/api/v1/entities/{key}/rights", tag = "registry",
     request_body = StatedRights,
     params(("key" = String, Path, description = "The entity's key, percent-encoded")),
     responses((status = 200, body = EntityRights), (status = 400, body = Problem),
-        (status = 403, body = Problem, description = "only those with the right to administer it may do this"),
+        (status = 403, body = Problem, description = "the account does not have the right to administer the entity"),
         (status = 404, body = Problem),
-        (status = 409, body = Problem, description = "a node saves the entity itself, in UDDI"),
+        (status = 409, body = Problem, description = "a node publishes the entity itself, in UDDI"),
         (status = 422, body = Problem, description = "a name is invalid or unknown; nothing was changed"),
         (status = 507, body = Problem)))]
 pub(super) async fn set(

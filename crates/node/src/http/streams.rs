@@ -100,7 +100,7 @@ pub(crate) struct StreamParams {
     prefix: Option<String>,
     /// Only streams of this source: the key of a device, or the name of a virtual sensor.
     source: Option<String>,
-    /// Maximum number of entries; without it, as many as fit 16 MiB.
+    /// Maximum number of entries; without it, as many as fit in 16 MiB.
     #[param(minimum = 1)]
     limit: Option<usize>,
     /// The value of `next` in the previous response.
@@ -110,7 +110,7 @@ pub(crate) struct StreamParams {
 /// Most bytes of definitions in one list; reason: 10,000 streams of some fields fit.
 const LIST_BYTES_MAX: usize = 16 << 20;
 
-/// All streams, up to about 16 MiB of them at once.
+/// All streams, up to about 16 MiB of them in one response.
 #[utoipa::path(get, path = "/api/v1/streams", tag = "streams", params(StreamParams),
     responses((status = 200, body = Streams), (status = 400, body = Problem),
         (status = 429, body = Problem), (status = 503, body = Problem)))]
@@ -207,9 +207,9 @@ pub(crate) struct Renaming {
     responses((status = 200, body = Stream), (status = 400, body = Problem), (status = 401, body = Problem),
         (status = 404, body = Problem),
         (status = 409, body = Problem, description = "another stream has or had the name"),
-        (status = 422, body = Problem, description = "the name is invalid, or the stream has had too many"),
-        (status = 503, body = Problem), (status = 507, body = Problem, description = "the definitions of all \
-            streams, to which former names belong, have no room; or the disk is full")))]
+        (status = 422, body = Problem, description = "the name is invalid, or the stream has had too many names"),
+        (status = 503, body = Problem), (status = 507, body = Problem, description = "there is no room for the \
+            definitions of all streams, which include former names; or the disk is full")))]
 pub(super) async fn rename(
     State(app): State<App>,
     caller: Caller,

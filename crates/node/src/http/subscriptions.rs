@@ -50,7 +50,7 @@ pub(crate) struct NewSubscription {
     /// The IRI of an observed property.
     #[serde(default)]
     observed_property: Option<String>,
-    /// The key of an entity that its metadata describes.
+    /// Only entities whose metadata describes the entity with this key.
     #[serde(default)]
     about: Option<String>,
     /// Its owner.

@@ -144,7 +144,7 @@ pub(super) async fn put_exporter(
     write_file(&app, &app.exporters, name, body).await
 }
 
-/// Removes an exporter and its file. Its cursor stays: an exporter of the same name continues there.
+/// Removes an exporter and its file. Its cursor is kept: a new exporter of the same name continues from there.
 #[utoipa::path(delete, path = "/api/v1/exporters/{name}", tag = "wrappers",
     params(("name" = String, Path, description = "The exporter's name")),
     responses((status = 204), (status = 401, body = Problem), (status = 404, body = Problem)))]
@@ -471,19 +471,19 @@ pub(crate) struct MessageReceipt {
     refused: u64,
 }
 
-/// Sends a message to a wrapper of kind `webhook`; responds once it is stored. A client without a
-/// response sends it again.
+/// Sends a message to a wrapper of kind `webhook`; responds once it is stored. A client that receives no response can
+/// send the message again.
 #[utoipa::path(post, path = "/api/v1/wrappers/{name}/messages", tag = "wrappers",
     params(("name" = String, Path, description = "The wrapper's name")),
     request_body(content((Vec<u8> = "application/octet-stream")),
         description = "A message in the format of the wrapper's file, of any media type"),
     responses((status = 200, body = MessageReceipt), (status = 401, body = Problem),
         (status = 404, body = Problem),
-        (status = 429, body = Problem, description = "too many requests write, or too many of this account; \
-            see Retry-After"),
+        (status = 429, body = Problem, description = "too many requests are writing, or too many of them are from \
+            this account"),
         (status = 503, body = Problem),
-        (status = 507, body = Problem, description = "the account has its share of streams and the message needs \
-            new ones, or the disk is full")))]
+        (status = 507, body = Problem, description = "the message needs new streams and the account has reached \
+            its share, or the disk is full")))]
 pub(super) async fn message(
     State(app): State<App>,
     caller: Caller,

@@ -94,7 +94,7 @@ pub const FUNCTIONS: &[Function] = &[
     function(
         WINDOWS,
         "row_number(); rank(); dense_rank(); percent_rank(); cume_dist(); ntile(n)",
-        "place of the row in its window, as in SQLite",
+        "number or rank of the row in its window, as in SQLite",
     ),
     function(
         WINDOWS,
@@ -149,7 +149,7 @@ pub const FUNCTIONS: &[Function] = &[
     function(
         TEXTS,
         "concat(value, …); concat_ws(separator, value, …); format(pattern, value, …); printf(pattern, value, …)",
-        "texts put together, as in SQLite",
+        "concatenated or formatted texts, as in SQLite",
     ),
     function(
         TEXTS,

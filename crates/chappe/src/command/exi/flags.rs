@@ -190,17 +190,17 @@ pub(crate) struct Coding {
         hide_short_help = true
     )]
     pub datatype_representation_map: Vec<Representation>,
-    /// Profile: use the global string table only.
+    /// EXI Profile: use the global string table only.
     #[arg(long = "noLocalValuePartitions", hide_short_help = true)]
     pub no_local_value_partitions: bool,
-    /// Profile: most built-in element grammars that evolve.
+    /// EXI Profile: maximum number of built-in element grammars that evolve.
     #[arg(
         long = "maximumNumberOfBuiltInElementGrammars",
         value_name = "N",
         hide_short_help = true
     )]
     pub built_in_element_grammars: Option<u32>,
-    /// Profile: most productions added to them in total.
+    /// EXI Profile: maximum number of productions added to these grammars, in total.
     #[arg(
         long = "maximumNumberOfBuiltInProductions",
         value_name = "N",

@@ -45,7 +45,7 @@ pub(crate) struct Common {
     pub best_effort: bool,
     /// Maximum number of unacknowledged samples in flight. Default: 1000, over DDS 64.
     ///
-    /// Over DDS the subscriber's reader keeps eight times its own number in memory.
+    /// Over DDS, the subscriber's reader can hold eight times the value of its own `--window` in memory.
     #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub window: Option<u32>,
     /// Time to wait for the other end.
@@ -155,13 +155,14 @@ pub(crate) struct Publish {
     pub echo: u64,
     /// Poll the clock in the last microseconds of each wait, at most 200.
     ///
-    /// Sharper, and costs that much processor time on each wait.
+    /// More precise, but uses that much processor time in each wait.
     #[arg(long, default_value_t = 0, value_name = "MICROSECONDS", hide_short_help = true,
           value_parser = clap::value_parser!(u64).range(..=200))]
     pub spin_us: u64,
-    /// The endpoint to listen at.
+    /// The endpoint to listen on.
     ///
-    /// Port 0 takes a free one. Beyond loopback the publisher encrypts with a new CURVE key, and prints its public key.
+    /// Port 0 picks a free one. Beyond loopback, the publisher encrypts with a new CURVE key, and prints its public
+    /// key.
     #[arg(
         long,
         default_value = "tcp://127.0.0.1:8474",
@@ -189,7 +190,7 @@ pub(crate) struct Subscribe {
     /// Time that this end spends on each sample.
     #[arg(long, default_value = "0s", value_parser = duration, value_name = "DURATION")]
     pub take_for: Duration,
-    /// Spend twice that from this time after the first sample on.
+    /// Spend twice that time on each sample from this time after the first one.
     #[arg(long, requires = "take_for", value_parser = duration, value_name = "DURATION")]
     pub slows_after: Option<Duration>,
     /// End after this time without a sample.
@@ -234,7 +235,8 @@ pub(crate) struct Subscribe {
     pub acknowledge_delay: Duration,
     /// Fail if more samples are lost.
     ///
-    /// With 0 also if one is repeated or the last is missing. Default: 0, with --best-effort no limit.
+    /// With 0, it also fails if a sample is repeated or the last one is missing. Default: 0, with --best-effort no
+    /// limit.
     #[arg(long, value_name = "N", help_heading = "Conditions")]
     pub max_lost: Option<u64>,
     /// Flags of both ends.

@@ -12,8 +12,9 @@ pub(super) fn page() -> String {
     let document = chappe_node::openapi();
     let mut page = head(
         "REST operations",
-        "A node serves the same as an OpenAPI document, with all schemas: `GET /api/v1/openapi.json`. An operation needs \
-         the role that is named; reading needs one only if `access.read` is `token`. Every error is a problem with a \
+        "A node serves the same reference as an OpenAPI document with all schemas: `GET /api/v1/openapi.json`. An \
+            operation requires the role that is named; reading requires one only if `access.read` is `token`. \
+            Every error is a problem with a \
          [code](codes.md).",
     );
     let mut groups: BTreeMap<&str, Vec<String>> = BTreeMap::new();

@@ -17,8 +17,8 @@ pub(super) fn configuration() -> String {
     let mut page = head(
         "Configuration of a node",
         "The keys of node.toml. `chappe config sample` prints them with their defaults, and `chappe config check` checks \
-         a file. A key is also set by `--set KEY=VALUE` and by an environment variable: `http.listen` by \
-         `CHAPPE_HTTP_LISTEN`. Flags win over variables, and variables over the file.",
+         a file. A key can also be set with `--set KEY=VALUE` or an environment variable: `http.listen` with \
+         `CHAPPE_HTTP_LISTEN`. Flags override variables, and variables override the file.",
     );
     page += "## Top level\n\n";
     let schema = Schema { root: &root };

@@ -87,9 +87,9 @@ fn invalid(message: impl Into<String>) -> Response {
 #[utoipa::path(post, path = "/write", tag = "ingest", params(V1Params),
     request_body(content((String = "text/plain")), description = "points, a line each; gzip is allowed"),
     responses((status = 204, description = "every point is stored"),
-        (status = 400, body = InfluxError, description = "some points are refused: `partial write`; the others are \
-            stored"),
-        (status = 404, body = Problem, description = "no wrapper takes the database"),
+        (status = 400, body = InfluxError, description = "some points are refused (`partial write`), the others \
+            are stored"),
+        (status = 404, body = Problem, description = "no wrapper accepts the database"),
         (status = 413, body = InfluxError, description = "the body is too long"),
         (status = 415, body = Problem), (status = 429, body = Problem), (status = 503, body = Problem),
         (status = 507, body = Problem)))]
@@ -112,9 +112,9 @@ pub(in crate::http) async fn write_v1(
 #[utoipa::path(post, path = "/api/v2/write", tag = "ingest", params(V2Params),
     request_body(content((String = "text/plain")), description = "points, a line each; gzip is allowed"),
     responses((status = 204, description = "every point is stored"),
-        (status = 400, body = InfluxError, description = "some points are refused: `partial write`; the others are \
-            stored"),
-        (status = 404, body = Problem, description = "no wrapper takes the bucket"),
+        (status = 400, body = InfluxError, description = "some points are refused (`partial write`), the others \
+            are stored"),
+        (status = 404, body = Problem, description = "no wrapper accepts the bucket"),
         (status = 413, body = InfluxError, description = "the body is too long"),
         (status = 415, body = Problem), (status = 429, body = Problem), (status = 503, body = Problem),
         (status = 507, body = Problem)))]
@@ -199,13 +199,15 @@ fn unit_ns(precision: Option<&str>) -> Option<i64> {
 }
 
 /// Whether the interface is available: status 204, and the version in a header.
-#[utoipa::path(get, path = "/ping", tag = "ingest", responses((status = 204, description = "it is")))]
+#[utoipa::path(get, path = "/ping", tag = "ingest", responses((status = 204, description = "the interface is \
+    available")))]
 pub(in crate::http) async fn ping() -> Response {
     (StatusCode::NO_CONTENT, [(VERSION, OWN_VERSION)]).into_response()
 }
 
 /// Whether the interface is available, as in version 2 of the InfluxDB API.
-#[utoipa::path(get, path = "/api/v2/ping", tag = "ingest", responses((status = 204, description = "it is")))]
+#[utoipa::path(get, path = "/api/v2/ping", tag = "ingest", responses((status = 204, description = "the interface \
+    is available")))]
 pub(in crate::http) async fn ping_v2() -> Response {
     ping().await
 }

@@ -46,7 +46,7 @@ pub(crate) struct RemoteParams {
         description = "a request of remote write, compressed with snappy"),
     responses((status = 204, description = "every sample is stored"),
         (status = 400, body = Problem, description = "some samples are refused, the others are stored"),
-        (status = 404, body = Problem, description = "no wrapper takes it"), (status = 413, body = Problem),
+        (status = 404, body = Problem, description = "no wrapper accepts the request"), (status = 413, body = Problem),
         (status = 415, body = Problem, description = "the body is not a request of version 1.0 or 2.0, or not \
             compressed with snappy"),
         (status = 503, body = Problem), (status = 507, body = Problem)))]

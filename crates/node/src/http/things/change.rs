@@ -63,7 +63,7 @@ pub(crate) async fn register(
     request_body(content(
         (ThingDescription = "application/td+json"), (ThingDescription = "application/json"),
         (ThingDescription = "application/ld+json"))),
-    responses((status = 201, description = "it is new"), (status = 204, description = "it is replaced"),
+    responses((status = 201, description = "the thing is new"), (status = 204, description = "the thing is replaced"),
         (status = 400, content_type = "application/problem+json", body = InvalidThing, description = "`validationErrors` names the faults"),
         (status = 403, body = Problem, description = "it belongs to another account, or is a found device"),
         (status = 409, body = Problem, description = "the id is the key of another kind of entity"),

@@ -48,9 +48,9 @@ pub(crate) struct ThingEventParams {
 
 /// Changes of the directory as server-sent events `thing_created`, `thing_updated` and `thing_deleted`.
 ///
-/// Their data is `{"id": ...}`; with `diff`, the created Thing Description or the merge patch (RFC 7396) of the
-/// changed one. The whole changed document is sent instead of a patch for a found device, and when the node was
-/// restarted since the change or a thousand others followed it.
+/// Their data is `{"id": ...}`; with `diff`, the created Thing Description or the merge patch (RFC 7396) of the changed
+/// one. The whole changed document is sent instead of a patch if it describes a discovered device, if the node was
+/// restarted since the change, or if a thousand other changes followed it.
 #[utoipa::path(get, path = "/events", tag = "things", params(ThingEventParams,
         ("Last-Event-ID" = Option<String>, Header, description = "the id of the last event that was received")),
     responses((status = 200, content_type = "text/event-stream", body = String),

@@ -45,10 +45,10 @@ pub(crate) enum ThingListFormat {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ThingListParams {
-    /// Things to skip. With `after`, how many were skipped.
+    /// Number of things to skip. It has no effect with `after`.
     offset: Option<usize>,
-    /// The id of the last thing of the page before. Unlike with `offset` alone, no thing is left out or repeated
-    /// because others come and go.
+    /// The id of the last thing of the previous page. Unlike with `offset` alone, no thing is left out or repeated when
+    /// others are added or removed.
     after: Option<String>,
     /// Maximum number of things; all without it.
     #[param(minimum = 1)]

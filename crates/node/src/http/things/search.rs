@@ -37,11 +37,11 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct JsonPathQuery {
-    /// A query (RFC 9535) of the array of all Thing Descriptions, as `$[?@.title == 'Lamp'].id`.
+    /// A query (RFC 9535) of the array of all Thing Descriptions, such as `$[?@.title == 'Lamp'].id`.
     query: String,
 }
 
-/// Selects things, or parts of them, by a JSONPath query (RFC 9535) of the array that `GET /things` answers.
+/// Selects things, or parts of them, by a JSONPath query (RFC 9535) of the array that `GET /things` returns.
 #[utoipa::path(get, path = "/search/jsonpath", tag = "things", params(JsonPathQuery),
     responses((status = 200, content_type = "application/json", body = Vec<ThingDescription>,
             description = "the selected values"),

@@ -45,8 +45,8 @@ pub(crate) struct WriteParams {
     /// Store all elements or none. Such a body has at most 10,000 elements and 512 KiB.
     #[serde(default)]
     atomic: bool,
-    /// The producer of the elements, up to 255 bytes, which numbers them: each number is stored once,
-    /// and numbers rise. Needs `first`.
+    /// The producer, a name of up to 255 bytes, which numbers its elements in ascending order: each number is stored
+    /// once. Requires `first`.
     producer: Option<String>,
     /// The producer's number of the first element of the body, from 1; the others follow one by one,
     /// refused ones included.
@@ -59,17 +59,16 @@ struct Numbering {
     first: u64,
 }
 
-/// Writes elements to a stream that a client defined. The answer comes when they have reached the
-/// stream's level. A line that is not a valid element is refused with its reason, and the others
-/// are stored.
+/// Writes elements to a stream that a client defined. The response is sent once they have reached the stream's level. A
+/// line that is not a valid element is refused with its reason, and the others are stored.
 ///
-/// The members of an element are the fields of the stream and, if wanted, `source_time` (RFC 3339),
-/// `key` and `quality`. A request with an `Idempotency-Key`, or with `producer` and `first`, can be sent
-/// again: what was stored is not stored twice.
+/// The members of an element are the fields of the stream and, optionally, `source_time` (RFC 3339), `key` and
+/// `quality`. A request with an `Idempotency-Key`, or with `producer` and `first`, can be sent again: elements that are
+/// already stored are not stored twice.
 #[utoipa::path(post, path = "/api/v1/streams/{name}/elements", tag = "streams",
     params(("name" = String, Path, description = "The stream's name"), WriteParams,
         ("Idempotency-Key" = Option<String>, Header, description = "a name of this request, up to 255 \
-            bytes; the same as a producer of this name with `first=1`")),
+            bytes; equivalent to a producer of this name with `first=1`")),
     request_body(content(
         (NewElements = "application/json"),
         (String = "application/x-ndjson"), (String = "text/csv")),
@@ -77,13 +76,13 @@ struct Numbering {
     responses((status = 200, body = Written, description = "every element is stored"),
         (status = 207, body = Written, description = "some lines were refused"),
         (status = 400, body = Problem), (status = 401, body = Problem), (status = 404, body = Problem),
-        (status = 408, body = Problem, description = "the body did not arrive in time, or arrives too slowly"),
+        (status = 408, body = Problem, description = "the body arrives too slowly"),
         (status = 409, body = Problem, description = "the stream has another source"),
         (status = 413, body = Problem, description = "the body is too long"),
         (status = 415, body = Problem, description = "the content type is unknown"),
         (status = 422, body = Written, description = "no line is an element, or with `atomic` one is not"),
-        (status = 429, body = Problem, description = "too many requests write, or too many of this account, \
-            or the log's queue is full; see Retry-After"),
+        (status = 429, body = Problem, description = "too many requests are writing, or too many of them are from \
+            this account, or the log's queue is full"),
         (status = 503, body = Problem), (status = 507, body = Problem, description = "the disk is full")))]
 pub(super) async fn write(
     State(app): State<App>,
