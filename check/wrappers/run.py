@@ -104,7 +104,7 @@ def documented() -> None:
     """Each kind that docs/reference/wrappers-and-exporters.md makes a promise for names the test that shows it there."""
     docs = FOLDER.parents[1] / "docs"
     page, shown = ((docs / name).read_text() for name in ("reference/wrappers-and-exporters.md", "evidence/wrappers.md"))
-    promises = page.split("## What is promised")[1].split("\n## ")[0]
+    promises = page.split("## Guarantees")[1].split("\n## ")[0]
     kinds = re.findall(r"^\| `([a-z_-]+)` \|.*\|", promises, re.MULTILINE)
     rows = set(re.findall(r"^\| `([a-z_-]+)…?` \|", shown, re.MULTILINE))
     families = tuple(row for row in rows if row.endswith("-"))

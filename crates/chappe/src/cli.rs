@@ -820,8 +820,8 @@ pub(crate) enum Data {
 fn deadline(text: &str) -> Result<Duration, String> {
     const MAX: Duration = Duration::from_secs(3_600);
     match duration(text)? {
-        Duration::ZERO => Err("a deadline is longer than 0".to_owned()),
-        deadline if deadline > MAX => Err("a deadline is at most 1h".to_owned()),
+        Duration::ZERO => Err("a deadline must be longer than 0".to_owned()),
+        deadline if deadline > MAX => Err("a deadline must be at most 1h".to_owned()),
         deadline => Ok(deadline),
     }
 }

@@ -43,8 +43,8 @@ pub struct Qos {
     /// after it was read. 0: 64 for a writer, 512 for a reader.
     #[schemars(range(min = 0, max = 1_048_576))]
     pub max_samples: u32,
-    /// Only ends with a common partition match; names may have the wildcards `*` and `?`. Empty:
-    /// the default partition.
+    /// Only endpoints with a common partition match; names may have the wildcards `*` and `?`. Empty: the default
+    /// partition.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub partitions: Vec<String>,

@@ -132,7 +132,7 @@ pub struct WrapperLimits {
     /// Maximum number of streams; an element that needs another one becomes a dead letter.
     #[schemars(range(min = 1, max = 100_000))]
     pub streams: u32,
-    /// Maximum number of bytes received and not stored yet; at the limit the peer is held back.
+    /// Maximum number of bytes received and not yet stored; at the limit, the peer is slowed down.
     #[schemars(range(min = 65_536, max = 1_073_741_824), extend("x-unit" = "bytes"))]
     pub unstored_bytes: u64,
     /// Maximum number of dead letters; the oldest are dropped first.

@@ -54,16 +54,16 @@ pub struct Publication {
     /// When an element counts as delivered. Default: `stored` for a stream of the level `power`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledge: Option<Acknowledge>,
-    /// Required readers: this many must match before anything is written, and must have stored an element
-    /// before it counts as delivered. Default 1.
+    /// Required readers: this many must match before anything is written, and must have stored an element before it
+    /// counts as delivered. Default: 1.
     #[serde(default = "default_readers")]
     #[schemars(range(min = 0, max = 1_024))]
     pub readers: u32,
     /// The treatment of a reader that acknowledges nothing.
     #[serde(default)]
     pub stalled: DdsStalled,
-    /// Seconds without an acknowledgement after which a reader counts as stalled, and elements that are not
-    /// stored are published again. Default 10.
+    /// Seconds without an acknowledgement after which a reader counts as stalled, and elements that are not stored are
+    /// published again. Default: 10.
     #[serde(default = "default_seconds")]
     #[schemars(range(min = 1, max = 3_600), extend("x-unit" = "seconds"))]
     pub stalled_after_s: u32,

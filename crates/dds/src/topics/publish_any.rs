@@ -35,14 +35,14 @@ pub struct AnyPublication {
     /// The treatment of members that are not optional and have no field, or whose field has no value.
     #[serde(default)]
     pub missing: Missing,
-    /// Required readers: this many must match before anything is written. Default 1.
+    /// Required readers: this many must match before anything is written. Default: 1.
     #[serde(default = "default_readers")]
     #[schemars(range(min = 0, max = 1_024))]
     pub readers: u32,
     /// The treatment of a reader that acknowledges nothing.
     #[serde(default)]
     pub stalled: DdsStalled,
-    /// Seconds without an acknowledgement after which a reader counts as stalled. Default 10.
+    /// Seconds without an acknowledgement after which a reader counts as stalled. Default: 10.
     #[serde(default = "default_seconds")]
     #[schemars(range(min = 1, max = 3_600), extend("x-unit" = "seconds"))]
     pub stalled_after_s: u32,

@@ -36,7 +36,7 @@ pub struct MapRules {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Missing {
-    /// Without a field nothing is published; an element without a value is refused.
+    /// If a member has no field, nothing is published; an element without a value is refused.
     #[default]
     Refuse,
     /// The member is zero, empty or false, and an enumeration has the name of 0 or else of its lowest number.

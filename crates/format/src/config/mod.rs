@@ -74,7 +74,7 @@ pub struct FieldConfig {
     /// The unit of the stored values, a UCUM code.
     #[schemars(with = "Option<String>")]
     pub unit: Option<Spanned<String>>,
-    /// The unit of the values in the message, a UCUM code, if it is another one.
+    /// The unit of the values in the message, a UCUM code, if it differs from `unit`.
     #[schemars(with = "Option<String>")]
     pub source_unit: Option<Spanned<String>>,
     /// Where the message names the unit of the value.
@@ -84,10 +84,10 @@ pub struct FieldConfig {
     pub observed_property: Option<String>,
     /// The description.
     pub description: Option<String>,
-    /// Refuse a record without this value. Default: false, it is stored as null.
+    /// Refuse a record without this value. Default: false, a missing value is stored as null.
     #[serde(default)]
     pub required: bool,
-    /// How a text writes bytes. Default: base64.
+    /// How bytes are encoded in a text. Default: base64.
     #[serde(default)]
     pub encoding: BytesEncoding,
     /// Seconds from one sample to the next, for type samples.

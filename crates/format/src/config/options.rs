@@ -150,10 +150,10 @@ options! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unmatched {
-    /// It is a fault.
+    /// The line counts as a fault.
     #[default]
     Refuse,
-    /// It is ignored.
+    /// The line is ignored.
     Skip,
 }
 
@@ -186,7 +186,7 @@ options! {
     /// Sensor Measurement Lists.
     #[derive(Default)]
     SenmlConfig {
-        /// A record for each SenML record, or for all of one base name and time. Default: record.
+        /// One record for each SenML record, or one for all that share a base name and time. Default: record.
         #[serde(default)]
         each: SenmlEach,
     }
@@ -196,10 +196,11 @@ options! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SenmlEach {
-    /// One. Paths are `n`, `u`, `t`, and `value` or one of `v`, `vs`, `vb`, `vd`, `s`.
+    /// One record for each SenML record. Paths are `n`, `u`, `t`, and `value` or one of `v`, `vs`, `vb`, `vd`, `s`.
     #[default]
     Record,
-    /// Successive ones of one base name and time. A path is the rest of a name after the base name.
+    /// One record for successive SenML records with the same base name and time. A path is the rest of a name after the
+    /// base name.
     Time,
 }
 

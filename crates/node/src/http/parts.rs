@@ -80,7 +80,7 @@ fn busy_problem(app: &Shared, caller: &Caller, kind: RequestKind, busy: Busy) ->
             Problem::unavailable(detail).hint("raise http.max_connections")
         }
         (Busy::Node, RequestKind::Write) => {
-            super::write::busy::busy("too many requests write; limits.writes sets the limit")
+            super::write::busy::busy("too many requests are writing; limits.writes sets the limit")
         }
     }
 }

@@ -34,9 +34,9 @@ pub(crate) struct AccountMetrics {
 
 impl AccountMetrics {
     pub(super) fn register(&self, r: &mut Registry) {
-        let text = "Data in the log that counts for an account";
+        let text = "Data in the log that counts toward the share of an account";
         r.register_with_unit("account_log", text, Unit::Bytes, self.bytes.clone());
-        let text = "Streams that count for an account";
+        let text = "Streams that count toward the share of an account";
         r.register("account_streams", text, self.streams.clone());
         let text = "Concurrent requests of an account by kind";
         r.register("account_requests", text, self.requests.clone());

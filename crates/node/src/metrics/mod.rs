@@ -352,7 +352,7 @@ impl Metrics {
         );
         r.register_with_unit(
             "certificate_end",
-            "Expiry time of the HTTP certificate since 1970; 0: none",
+            "Expiry time of the HTTP certificate, in seconds since 1970; 0: none",
             Unit::Seconds,
             self.certificate_ends.clone(),
         );

@@ -32,9 +32,9 @@ pub(crate) struct ReaderMetrics {
 
 impl ReaderMetrics {
     pub(super) fn register(&self, r: &mut Registry) {
-        let text = "Elements until retention may remove what a reader has not read";
+        let text = "Number of elements until retention may remove elements that a reader has not read";
         r.register("reader_elements_left", text, self.elements.clone());
-        let text = "Until retention may remove what a reader has not read";
+        let text = "Time until retention may remove elements that a reader has not read";
         r.register_with_unit("reader_left", text, Unit::Seconds, self.seconds.clone());
         let text = "Elements that were removed before a reader read them";
         r.register("reader_missed_elements", text, self.missed.clone());

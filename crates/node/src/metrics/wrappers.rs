@@ -56,7 +56,7 @@ impl WrapperMetrics {
         r.register("wrapper_elements", text, self.elements.clone());
         let text = "Messages that a wrapper could not decode or store";
         r.register("wrapper_undecodable", text, self.undecodable.clone());
-        let (text, bytes) = ("Received by a wrapper and not stored yet", Unit::Bytes);
+        let (text, bytes) = ("Data received by a wrapper but not yet stored", Unit::Bytes);
         r.register_with_unit("wrapper_unstored", text, bytes, self.unstored.clone());
         let text = "Dead letters of a wrapper";
         r.register("wrapper_dead_letters", text, self.dead_letters.clone());
@@ -65,7 +65,7 @@ impl WrapperMetrics {
         r.register("wrapper_dead_letters_dropped", text, dropped);
         let text = "Messages that a wrapper lost; a loss of an unknown number counts as one";
         r.register("wrapper_lost", text, self.lost.clone());
-        let text = "How often a wrapper was opened again after trouble";
+        let text = "Number of times that a wrapper was reopened after a failure";
         r.register("wrapper_restarts", text, self.restarts.clone());
         let text = "Elements that an exporter passed on since it started";
         r.register("exporter_elements", text, self.exported.clone());
@@ -74,7 +74,7 @@ impl WrapperMetrics {
         let text = "Dead letters of an exporter that were dropped for newer ones";
         let dropped = self.refused_dropped.clone();
         r.register("exporter_dead_letters_dropped", text, dropped);
-        let text = "How often an exporter was opened again after trouble";
+        let text = "Number of times that an exporter was reopened after a failure";
         r.register("exporter_restarts", text, self.exporter_restarts.clone());
     }
 

@@ -75,7 +75,7 @@ struct SyncSettings {
     endpoint: String,
     /// Where the server asks for the structure, `tcp://HOST:PORT`: GSN's `meta_port`.
     directory: String,
-    /// Elements in flight before the first is answered. Default: 64.
+    /// Maximum number of elements in flight without an answer. Default: 64.
     #[serde(default = "window_default")]
     #[schemars(range(min = 1, max = 1_024))]
     window: usize,
@@ -94,7 +94,7 @@ struct SyncSettings {
 struct PushSettings {
     /// Where the server's sensor listens, `tcp://HOST:PORT`: GSN's `local_address` and `local_port`.
     endpoint: String,
-    /// Elements in flight before the first is answered. Default: 64.
+    /// Maximum number of elements in flight without an answer. Default: 64.
     #[serde(default = "window_default")]
     #[schemars(range(min = 1, max = 1_024))]
     window: usize,

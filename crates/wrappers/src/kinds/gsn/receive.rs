@@ -108,7 +108,7 @@ pub(crate) const PUSH_WRAPPER: WrapperKind = WrapperKind {
 struct SyncSettings {
     /// Where the server delivers to, `tcp://HOST:PORT`.
     listen: String,
-    /// The address at which the server reaches it. Default: `listen`.
+    /// The address at which the server reaches the wrapper. Default: `listen`.
     contact: Option<String>,
     /// The server's directory, `tcp://HOST:PORT`; GSN's port is 22023.
     directory: String,

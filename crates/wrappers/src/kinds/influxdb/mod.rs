@@ -43,13 +43,13 @@ pub(crate) const WRAPPER: WrapperKind = WrapperKind {
 struct Settings {
     /// The first part of the names of its streams; the measurement follows. Default: the name of the wrapper.
     prefix: Option<String>,
-    /// Tags whose values become further parts of the names, so that each has streams of its own.
+    /// Tags whose values become further parts of the names, so that each has its own streams.
     #[serde(default)]
     split_by: Vec<String>,
-    /// The databases (version 1) and buckets (version 2) that it takes. Default: all that no other wrapper names.
+    /// The databases (version 1) and buckets (version 2) that it accepts. Default: all that no other wrapper names.
     #[serde(default)]
     databases: Vec<String>,
-    /// Units of fields, UCUM codes by `MEASUREMENT.FIELD`. Default: by the endings of names, as `_seconds`.
+    /// Units of fields, UCUM codes by `MEASUREMENT.FIELD`. Default: by suffixes such as `_seconds`.
     #[serde(default)]
     units: BTreeMap<String, String>,
 }

@@ -151,9 +151,9 @@ struct RegisterTable {
     byte_order: Option<Order>,
     /// Which register of a number comes first. Default: that of the file.
     word_order: Option<Order>,
-    /// Factor of the number in the registers.
+    /// Factor by which the number in the registers is multiplied.
     scale: Option<Number>,
-    /// The number that is added to it then.
+    /// The number that is added after scaling.
     offset: Option<Number>,
     /// The number in the registers that means "no value".
     null_number: Option<i64>,

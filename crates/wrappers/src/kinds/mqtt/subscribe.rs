@@ -54,14 +54,14 @@ pub(crate) const WRAPPER: WrapperKind = WrapperKind {
 struct Settings {
     #[serde(flatten)]
     broker: Broker,
-    /// The topics: patterns such as `plant/{line}/+/climate`, whose placeholders name streams and keys. With `$share/GROUP/`
-    /// before a pattern, the broker divides its messages among the group.
+    /// The topics: patterns such as `plant/{line}/+/climate`, whose placeholders name streams and keys. With the prefix
+    /// `$share/GROUP/`, the broker divides its messages among the group.
     subscribe: Vec<String>,
     /// The highest quality of service: 0, 1 or 2.
     #[serde(default = "qos")]
     #[schemars(range(max = 2))]
     qos: u8,
-    /// Seconds for which the broker keeps the session while this node is away. 0: messages of that time are not wanted.
+    /// Seconds for which the broker keeps the session while this node is away. 0: the broker keeps no session.
     #[serde(default = "session_s")]
     #[schemars(extend("x-unit" = "s"))]
     session_s: u32,

@@ -59,7 +59,7 @@ pub(super) struct Settings {
     #[serde(default = "second")]
     #[schemars(range(max = 60_000), extend("x-unit" = "milliseconds"))]
     history_delay_ms: u64,
-    /// Time after which the server may forget a session without a connection. Default: 60.
+    /// Time after which the server may discard a session without a connection. Default: 60.
     #[serde(default = "session_default")]
     #[schemars(range(min = 10, max = 3_600), extend("x-unit" = "seconds"))]
     session_timeout_s: u64,

@@ -57,8 +57,8 @@ pub(super) struct Settings {
     poll_ms: u64,
     /// A NOTIFY channel: each notification also triggers a query.
     pub(super) channel: Option<String>,
-    /// Whether a row is read only after all transactions have ended that had written to the
-    /// database when it was committed: these may commit rows with lower cursors. Default: true.
+    /// Whether to read a row only after all transactions have ended that had written to the database when the row was
+    /// committed, because they may commit rows with lower cursors. Default: true.
     #[serde(default = "wait_default")]
     pub(super) wait_for_writers: bool,
 }

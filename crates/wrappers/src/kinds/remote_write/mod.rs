@@ -42,11 +42,11 @@ pub(crate) const WRAPPER: WrapperKind = WrapperKind {
 struct Settings {
     /// The first part of the names of its streams; the name of the metric follows. Default: the name of the wrapper.
     prefix: Option<String>,
-    /// Labels whose values become further parts of the names, so that each has streams of its own.
+    /// Labels whose values become further parts of the names, so that each has its own streams.
     #[serde(default)]
     split_by: Vec<String>,
-    /// Units of metrics, UCUM codes by name. Default: the unit that the sender states, or the one that the
-    /// name ends in, such as `_seconds`.
+    /// Units of metrics, UCUM codes by name. Default: the unit that the sender states, or the one of the name's suffix,
+    /// such as `_seconds`.
     #[serde(default)]
     units: BTreeMap<String, String>,
 }
