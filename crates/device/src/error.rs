@@ -143,7 +143,9 @@ impl Error {
             Self::NotDpws(_) => Some("cameras and others support discovery only".into()),
             Self::Key(error) => error.hint(),
             Self::Tls(error) => error.hint(),
-            Self::Memory { .. } => Some("the device must be able to write beside its key".into()),
+            Self::Memory { .. } => {
+                Some("the device must be able to write to the directory of its key".into())
+            }
             Self::Types { source, .. } => Some(source.hint().into()),
             _ => None,
         }

@@ -310,8 +310,8 @@ impl fmt::Display for LinkNotice {
                 let kept = kept.as_deref().unwrap_or("nothing that is here");
                 write!(
                     f,
-                    "link {link}: the origin of {stream} went back: it keeps {kept}, here is \
-                     {have}; it goes on at {next}"
+                    "link {link}: the origin of {stream} was rolled back: it keeps {kept}, this node has {have}; \
+                        the link continues at {next}"
                 )
             }
             Self::Lost {

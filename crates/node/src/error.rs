@@ -103,7 +103,7 @@ pub enum StartError {
         reason: String,
     },
     /// The files of what an operator decided about devices cannot be read.
-    #[error("cannot read what was decided about devices: {reason}")]
+    #[error("cannot read the decisions about devices: {reason}")]
     Devices {
         /// The file and the cause.
         reason: String,

@@ -56,7 +56,7 @@ fn print(answer: &Value) {
     }
     let obstacle = &answer["obstacle"];
     if obstacle.is_null() {
-        output::line("nothing stands in the way");
+        output::line("nothing blocks the path");
         return;
     }
     let (hop, subject) = (text(&obstacle["hop"]), text(&obstacle["subject"]));

@@ -270,8 +270,8 @@ async fn try_file(flags: WrapperTry, json: bool) -> Outcome {
     })
     .map_err(failed)?;
     if wrapper.inputs().is_some() {
-        let failure = Failure::new("the program prints only what becomes of its `inputs`")
-            .coded("argument_invalid");
+        let failure =
+            Failure::new("the program only processes its `inputs`").coded("argument_invalid");
         let file = flags.file.display();
         let hint = format!("chappe wrapper check {file} --elements elements.jsonl passes it some");
         return Err(failure.hint(hint));

@@ -79,7 +79,7 @@ impl Form {
         match self {
             Self::Foreign(map) if !map.unused().is_empty() => {
                 let fields = map.unused().join(", ");
-                Some(format!("fields that no member of the type takes: {fields}"))
+                Some(format!("fields without a member of the type: {fields}"))
             }
             _ => None,
         }

@@ -225,7 +225,7 @@ impl AuditShares {
             items.collect()
         };
         if let Err(error) = self.file.write(&items) {
-            tracing::warn!(%error, "cannot save what accounts used of the audit stream");
+            tracing::warn!(%error, "cannot save the accounts' use of the audit stream");
         }
     }
 }

@@ -255,16 +255,16 @@ fn device_tls(config: &Config, settings: &[Setting]) -> Option<Problem> {
             "devices.tls.authorities is not set, so no authority is trusted",
         )
     } else if !tls.proxy_usages.is_empty() && !tls.trusts() {
-        ("devices.tls.proxy_usages", "nobody is trusted")
+        ("devices.tls.proxy_usages", "no certificate is trusted")
     } else if is_set(&tls.certificate) && !tls.trusts() {
         (
             "devices.tls.certificate",
-            "nobody is trusted, so it is not used",
+            "no certificate is trusted, so it is not used",
         )
     } else {
         return None;
     };
-    let hint = "name whom to trust: authorities or fingerprints under [devices.tls]";
+    let hint = "set authorities or fingerprints under [devices.tls]";
     Some(at(settings, key, message.to_owned(), hint))
 }
 
@@ -282,7 +282,7 @@ fn signatures(config: &Config, settings: &[Setting]) -> Option<Problem> {
         (true, false) => ("signatures.key", "signatures.certificate is not set"),
         _ if rules.are_used() && is_empty(&rules.authorities) => (
             "signatures.authorities",
-            "signatures count at an interface, but whom to trust is not set",
+            "signatures are checked at an interface, but no authorities are set",
         ),
         _ => return None,
     };

@@ -102,7 +102,7 @@ impl SignatureRules {
     /// The same for an interface where they may be absent.
     pub(super) fn weaker(&self) -> Option<(&'static str, String)> {
         if self.events == SignatureMode::Off && self.devices == SignatureMode::Required {
-            let message = "answers of devices have to be signed, but anybody can send their events";
+            let message = "answers of devices must be signed, but anyone can send their events";
             return Some(("signatures.events", message.to_owned()));
         }
         let (key, message) = self.beside_required(SignatureMode::Accepted)?;

@@ -265,7 +265,9 @@ fn refusals(
         (
             "403",
             match rule.needs.role {
-                Some(_) => "the account does not have the necessary role, or has it only for other objects",
+                Some(_) => {
+                    "the account does not have the necessary role, or has it only for other objects"
+                }
                 None => "a page of another site caused the request",
             },
         ),

@@ -209,7 +209,7 @@ pub(super) fn problem(error: &SparqlError) -> Problem {
     match error {
         SparqlError::Evaluation(_) => Problem::internal(detail),
         SparqlError::Unsupported(_) => {
-            Problem::bad_request(detail).hint("a query reads what is in the registry, and no more")
+            Problem::bad_request(detail).hint("a query can only read the registry")
         }
         SparqlError::Unwritable { .. } => {
             Problem::new(StatusCode::NOT_ACCEPTABLE, detail).hint("accept text/turtle")

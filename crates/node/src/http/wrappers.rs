@@ -555,8 +555,8 @@ pub(super) async fn deliver(
         Err(InboxError::Closed) if handle.file.keys.kind == kind => return Err(busy()),
         Err(InboxError::Closed) => {
             let name = &handle.file.name;
-            let problem = Problem::not_found(format!("the wrapper {name:?} takes no messages"));
-            return Err(problem.hint(format!("a wrapper of kind {kind:?} takes messages")));
+            let problem = Problem::not_found(format!("the wrapper {name:?} accepts no messages"));
+            return Err(problem.hint(format!("a wrapper of kind {kind:?} accepts messages")));
         }
     }
     match tokio::time::timeout(STORE_TIME, receipt).await {

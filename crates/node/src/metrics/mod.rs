@@ -343,7 +343,12 @@ impl Metrics {
             self.disk_free.clone(),
         );
         let bytes = Unit::Bytes;
-        r.register_with_unit("resident_memory", "Resident memory of the process", bytes, self.resident.clone());
+        r.register_with_unit(
+            "resident_memory",
+            "Resident memory of the process",
+            bytes,
+            self.resident.clone(),
+        );
         r.register_with_unit(
             "start_time",
             "Start time of the process since 1970",

@@ -32,7 +32,8 @@ pub(crate) struct ReaderMetrics {
 
 impl ReaderMetrics {
     pub(super) fn register(&self, r: &mut Registry) {
-        let text = "Number of elements until retention may remove elements that a reader has not read";
+        let text =
+            "Number of elements until retention may remove elements that a reader has not read";
         r.register("reader_elements_left", text, self.elements.clone());
         let text = "Time until retention may remove elements that a reader has not read";
         r.register_with_unit("reader_left", text, Unit::Seconds, self.seconds.clone());

@@ -57,7 +57,9 @@ impl Path<'_> {
         }
         if status.streams.is_empty() {
             let detail = "the origin offers no stream that the link selects";
-            let hint = Some(format!("chappe link show {name} lists what it selects"));
+            let hint = Some(format!(
+                "chappe link show {name} lists the streams that it selects"
+            ));
             self.add("origin", name, HopState::Blocked, detail, hint);
         }
         let wanted = |one: &&StreamStatus| stream.is_none_or(|it| it == one.local_name);

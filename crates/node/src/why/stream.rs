@@ -74,7 +74,8 @@ impl Path<'_> {
         match entry.last_time() {
             _ if log.last() == 0 => {
                 let detail = "no element was ever stored";
-                let hint = "chappe watch DEVICE shows what its source sends, without this node";
+                let hint =
+                    "chappe watch DEVICE shows the values that its source sends, without this node";
                 self.add(
                     "stream",
                     name,

@@ -167,7 +167,7 @@ impl Storer {
             Former::Separate => {
                 let text = format!(
                     "`continues` has no effect: elements were stored under this name after the wrapper {former:?} \
-                     had begun, so it goes on at its own mark"
+                     had begun, so it continues at its own mark"
                 );
                 let notices = &self.app.observability.notices;
                 notices.notify(NoticeKind::Link, &self.file.name, text);

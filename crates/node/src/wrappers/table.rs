@@ -431,7 +431,7 @@ mod tests {
         assert_eq!(
             send(&inbox),
             Err(InboxError::Closed),
-            "its kind takes no messages"
+            "its kind accepts no messages"
         );
         inbox.close();
         assert_eq!(send(&inbox), Err(InboxError::Busy));

@@ -750,7 +750,7 @@ fn the_schema_for_editors_accepts_what_the_loader_accepts() {
                 "not a network",
                 "not a public key",
                 "is not set",
-                "nobody is trusted",
+                "no certificate is trusted",
                 "this program was built without DDS Security",
             ];
             let is_beyond = |message: &str| texts.iter().any(|text| message.contains(text));

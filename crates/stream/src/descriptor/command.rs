@@ -406,7 +406,7 @@ fn command_field(raw: RawCommandField) -> Result<CommandField, String> {
     let divides = |choice: &String| choice.contains(BETWEEN_CHOICES);
     if raw.input == RawInput::Checkbox && raw.choices.iter().any(divides) {
         return Err(format!(
-            "a choice of a checkbox cannot contain {BETWEEN_CHOICES:?}, which stands between choices"
+            "a choice of a checkbox cannot contain {BETWEEN_CHOICES:?}, which separates choices"
         ));
     }
     let input = match raw.input {

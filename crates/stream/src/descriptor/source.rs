@@ -251,7 +251,7 @@ fn source(
             Selection::Command(name.into_inner())
         }
         Some(name) => {
-            let message = "`command` stands alone: no `stream`, `query` or `wrapper`";
+            let message = "`command` cannot be combined with `stream`, `query` or `wrapper`";
             let (fault, at) = (DescriptorFault::Value, name.span().start);
             return Err(place.error(fault, at, key("command"), message, None));
         }
@@ -385,12 +385,12 @@ fn selection(
         }
         (None, None, None) => {
             let message = "none of `stream`, `query`, `command` and `wrapper` is given";
-            let hint = "name one stream, or say what it must be: \
+            let hint = "name one stream, or describe it: \
                         query = { observed_property = \"...\" }";
             Err(place.error(fault, at, key("stream"), message, Some(hint.to_owned())))
         }
         _ => {
-            let message = "`query` stands alone: no `stream` or `wrapper`";
+            let message = "`query` cannot be combined with `stream` or `wrapper`";
             Err(place.error(fault, at, key("query"), message, None))
         }
     }
@@ -494,7 +494,7 @@ fn metadata(
         }
         if raw.by.is_empty() {
             let hint = Some("name the accounts whose metadata counts: by = [\"ada\"]");
-            return error(key("by"), "nobody's metadata counts", hint);
+            return error(key("by"), "names no account", hint);
         }
         if raw.by.len() > AUTHORS_MAX {
             let message = format!("names more than {AUTHORS_MAX} accounts");
@@ -540,7 +540,8 @@ fn stream_query(
         return Err(place.error(fault, at, key, "the query has no criteria", hint));
     }
     if query.sparql.is_none() && !query.by.is_empty() {
-        let message = "`by` names the authors of what `sparql` reads, which is not given";
+        let message =
+            "`by` names the authors of the metadata that `sparql` reads, and there is no `sparql`";
         let hint = Some("name the authors of metadata in `metadata`".to_owned());
         return Err(place.error(fault, at, key, message, hint));
     }

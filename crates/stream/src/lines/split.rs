@@ -254,7 +254,7 @@ impl Splitter {
                 (State::After, _) => return Err(self.broken("a comma or ] is missing")),
                 _ => {
                     return Err(self.broken(
-                        "the body goes on after its value; several are an array or \
+                        "the body continues after its value; send several as an array or as \
                          application/x-ndjson",
                     ));
                 }

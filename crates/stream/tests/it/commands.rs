@@ -86,7 +86,7 @@ fn faults_of_commands_have_their_place() {
             "command = \"ping\"\nstream = \"x\"",
             27,
             "source[1].command",
-            "stands alone",
+            "cannot be combined",
         ),
     ] {
         let wrong = LIMIT.replacen(from, to, 1);

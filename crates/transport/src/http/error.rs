@@ -160,7 +160,7 @@ impl Error {
             }),
             Self::Late { peer, .. } => Some(format!("check {peer} for a firewall or high load")),
             Self::Tls(error) => error.hint(),
-            Self::Https(_) => Some("say whom to trust: an authority or a fingerprint".to_owned()),
+            Self::Https(_) => Some("configure an authority or a fingerprint to trust".to_owned()),
             Self::Signature { peer, source } => match **source {
                 SecurityError::NotSigned => Some(format!(
                     "{peer} does not sign: give it a certificate, or accept its messages unsigned"

@@ -315,7 +315,7 @@ impl Refused {
                  {presented}; if not, the connection is intercepted"
             ),
             Why::NoTrust => format!(
-                "say whom to trust: an authority, or, if the device itself says the same, the \
+                "configure an authority to trust or, if the device itself shows the same one, the \
                  fingerprint {presented}"
             ),
             Why::Usage(_) => {

@@ -132,7 +132,7 @@ impl Error {
                     "another program uses the port: choose another one".into()
                 }
                 io::ErrorKind::AddrNotAvailable => "this machine does not have that address".into(),
-                _ => "port 0 takes a free one".into(),
+                _ => "port 0 picks a free one".into(),
             }),
             Self::Connect { endpoint, kind, .. } => Some(match kind {
                 io::ErrorKind::ConnectionRefused => {

@@ -55,7 +55,7 @@ struct Settings {
     /// Interfaces to announce it on, by name or address. Default: every interface except loopback.
     #[serde(default)]
     interfaces: Vec<String>,
-    /// The HTTP port; 0 takes a free one. Default: 0.
+    /// The HTTP port; 0 picks a free one. Default: 0.
     #[serde(default)]
     port: u16,
     /// The namespace of its elements and actions. Default: `urn:chappe:events:NAME`.

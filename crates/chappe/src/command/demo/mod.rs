@@ -105,7 +105,7 @@ fn configuration(folder: &Path, listen: &str) -> Result<Config, Failure> {
     config.http.listen = listen.parse().map_err(|_| {
         Failure::new(format!("--listen {listen:?} is not an address with a port"))
             .coded("argument_invalid")
-            .hint("write it as 127.0.0.1:8470; port 0 takes a free one")
+            .hint("write it as 127.0.0.1:8470; port 0 picks a free one")
     })?;
     if !config.http.listen.ip().is_loopback() {
         return Err(Failure::new(format!(

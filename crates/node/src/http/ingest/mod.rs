@@ -108,7 +108,7 @@ fn wrapper(
         }
         None => {
             let problem = match has_some {
-                true => Problem::not_found(format!("no wrapper of kind {kind:?} takes this")),
+                true => Problem::not_found(format!("no wrapper of kind {kind:?} accepts this")),
                 false => Problem::not_found(format!("there is no wrapper of kind {kind:?}")),
             };
             let hint =

@@ -56,7 +56,7 @@ fn document_of(app: &App, caller: &Caller, entity: &Entity) -> Result<Document, 
         chappe_registry::Error::Unknown(_) => Problem::new(
             StatusCode::CONFLICT,
             format!(
-                "the {} {:?} is what the node knows of a stream or its source",
+                "the {} {:?} is derived from a stream or its source",
                 entity.kind.name(),
                 entity.id
             ),

@@ -187,8 +187,9 @@ async fn read(
 fn refuse_own(id: &str) -> Result<(), Problem> {
     match is_own_key(id) {
         true => {
-            let detail =
-                format!("ids with the prefix {OWN_KEYS} are for what the node itself describes");
+            let detail = format!(
+                "ids with the prefix {OWN_KEYS} are reserved for things that the node itself describes"
+            );
             Err(foreign(detail))
         }
         false => Ok(()),

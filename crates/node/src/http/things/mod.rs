@@ -67,7 +67,7 @@ fn refusal(error: &ThingError) -> Response {
                 description: fault.description.clone(),
             });
             let problem = Problem::bad_request(text)
-                .hint("docs/reference/things.md lists what a Thing Description needs");
+                .hint("docs/reference/things.md lists the requirements for a Thing Description");
             let validation_errors = faults.collect();
             let invalid = InvalidThing {
                 problem,

@@ -477,7 +477,7 @@ impl CoapWrapper {
                 self.known.sums[resource] = Some(sum);
                 let path = &self.resources[resource];
                 if is_cut {
-                    let reason = format!("{path}: its state is longer than what is read");
+                    let reason = format!("{path}: its state exceeds the limit");
                     self.decoder.refuse(&body, b"", &reason, batch);
                 } else if let Some(number) = content_format.filter(|it| CBOR.contains(it)) {
                     let reason = format!(

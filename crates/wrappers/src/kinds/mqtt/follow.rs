@@ -271,7 +271,7 @@ impl<M: Machine> Wrapper for Follower<M> {
                 Ok(Ok(())) => self.follow_operation(&call, until).await,
                 Ok(Err(_)) => Err(gone()),
                 Err(_) => Err(failed(
-                    "the broker takes nothing; the operation was not called",
+                    "the broker accepts nothing; the operation was not called",
                 )),
             }
         })

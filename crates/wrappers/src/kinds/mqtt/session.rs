@@ -362,7 +362,7 @@ impl Session {
             }
             let outcome = match error {
                 MqttError::PacketTooLarge => {
-                    Outcome::Refused("it is longer than the broker takes".to_owned())
+                    Outcome::Refused("it is longer than the broker accepts".to_owned())
                 }
                 other => Outcome::Later(other.to_string()),
             };

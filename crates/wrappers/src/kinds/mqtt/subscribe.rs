@@ -434,7 +434,7 @@ impl MqttWrapper {
                 Some(bytes) => batch.undecodable.push(Undecodable {
                     stream: self.decoder.only_stream().map(str::to_owned),
                     reason: format!(
-                        "{}: a packet of {bytes} bytes is longer than what is read",
+                        "{}: a packet of {bytes} bytes exceeds the limit",
                         message.topic
                     ),
                     message: message.payload.clone(),

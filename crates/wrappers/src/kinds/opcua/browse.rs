@@ -267,7 +267,7 @@ fn print(address: &str, endpoints: &[EndpointDescription], variables: &[Variable
     }
     let _ = writeln!(
         toml,
-        "# With a policy: compare the fingerprint with what the server shows itself, then\n\
+        "# With a policy: compare the fingerprint with the one that the server itself shows, then\n\
          # security_policy = \"Basic256Sha256\"\n# server_fingerprint = \"…\"\n\
          # history = true closes gaps, where the server keeps the history of a node."
     );

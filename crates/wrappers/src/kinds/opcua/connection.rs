@@ -124,7 +124,8 @@ fn hint(status: StatusCode) -> Option<&'static str> {
         | StatusCode::BadCertificateUntrusted
         | StatusCode::BadCertificateInvalid
         | StatusCode::BadCertificateUriInvalid => {
-            "let the server trust the certificate of this client: opcua/NAME/own/cert.der beside the wrapper's file, unless `certificate` names another"
+            "let the server trust the certificate of this client: opcua/NAME/own/cert.der next to the wrapper's \
+                file, unless `certificate` names another"
         }
         StatusCode::BadCertificateTimeInvalid => {
             "renew the certificate, and check the clocks of both"

@@ -124,7 +124,8 @@ impl Security {
         if found != wanted {
             let text = format!("{} has the certificate {found}, not {wanted}", target.url);
             return Err(WrapperError::peer(text).with_hint(
-                "if its certificate was renewed, set server_fingerprint to what the server shows itself; else somebody is in between",
+                "if its certificate was renewed, set server_fingerprint to the one that the server itself shows; \
+                    otherwise, someone intercepts the connection",
             ));
         }
         let wrong =

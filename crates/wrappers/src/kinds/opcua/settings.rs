@@ -368,7 +368,8 @@ impl Settings {
             }
         };
         if is_secure && server.is_none() {
-            let hint = "chappe wrapper browse prints the fingerprint; compare it with what the server shows itself";
+            let hint = "chappe wrapper browse prints the fingerprint; compare it with the one that the server \
+                itself shows";
             return Err(file.fault(
                 "security_policy",
                 "with a policy, the server is known by server_fingerprint or server_certificate"

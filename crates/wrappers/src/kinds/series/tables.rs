@@ -312,7 +312,7 @@ impl Tables {
                 && columns::unit_of_file(&self.options.units, &table.measurement, name).is_none()
             {
                 return Err(format!(
-                    "unit conflict: field {name:?} of {:?} is told in {told:?}, its elements are in {has:?}",
+                    "unit conflict: field {name:?} of {:?} has the unit {told:?} here, but its elements have {has:?}",
                     table.measurement,
                 ));
             }

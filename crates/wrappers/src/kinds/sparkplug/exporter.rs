@@ -300,7 +300,7 @@ impl SparkplugExporter {
         };
         let times = refused.len() as u64;
         let detail = format!("{}: {first} is not set by commands", message.topic);
-        let hint = "a metric shows a stream; write to what fills the stream".to_owned();
+        let hint = "a metric shows a stream; write to the source of the stream".to_owned();
         self.drops.record_times(
             times,
             Hop::Element,

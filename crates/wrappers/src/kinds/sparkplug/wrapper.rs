@@ -172,7 +172,7 @@ impl Machine for Sparkplug {
             let topic = &message.topic;
             output.batch.undecodable.push(Undecodable {
                 stream: None,
-                reason: format!("{topic}: a packet of {bytes} bytes is longer than what is read"),
+                reason: format!("{topic}: a packet of {bytes} bytes exceeds the limit"),
                 message: message.payload.clone(),
                 is_cut: true,
             });

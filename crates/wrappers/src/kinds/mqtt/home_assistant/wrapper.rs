@@ -113,7 +113,7 @@ impl Machine for HomeAssistant {
         if let Some(bytes) = message.cut_of {
             output.batch.undecodable.push(Undecodable {
                 stream: None,
-                reason: format!("{topic}: a packet of {bytes} bytes is longer than what is read"),
+                reason: format!("{topic}: a packet of {bytes} bytes exceeds the limit"),
                 message: payload.clone(),
                 is_cut: true,
             });
