@@ -82,8 +82,8 @@ pub struct WrapperKeys {
     pub kind: String,
     /// The purpose.
     pub description: Option<String>,
-    /// The former name of this wrapper, whose file was removed or renamed: when it first runs, it
-    /// continues at the mark of that wrapper and takes over its streams.
+    /// The former name of this wrapper, whose file was removed or renamed. When this wrapper first runs, it continues
+    /// at the mark of the former one and takes over its streams.
     pub continues: Option<String>,
     /// When an element counts as stored, and the peer's message as received. Default: the node's
     /// `log.level`.

@@ -66,7 +66,7 @@ impl Document {
     }
 }
 
-/// The documents.
+/// The documents of the registry.
 #[utoipa::path(get, path = "/api/v1/registry/documents", tag = "registry", params(Paging),
     responses((status = 200, body = Documents), (status = 400, body = Problem)))]
 pub(super) async fn list(

@@ -176,8 +176,8 @@ pub(super) async fn surroundings(
 
 /// The recorded changes of an entity, newest first.
 ///
-/// They are shown as the caller could see them when they were made. The registry keeps its newest 10,000 changes; after
-/// a restart, those since its newest snapshot. `is_cut` means that older changes may be missing. The history of a
+/// Each change is shown as the caller could see it when it was made. The registry keeps its newest 10,000 changes;
+/// after a restart, those since its newest snapshot. `is_cut` means that older changes may be missing. The history of a
 /// removed entity is kept as long.
 #[utoipa::path(get, path = "/api/v1/entities/{key}/history", tag = "registry",
     params(("key" = String, Path, description = "The entity's key, percent-encoded"), Paging),

@@ -66,7 +66,7 @@ struct Settings {
     /// Its scopes, URIs.
     #[serde(default)]
     scopes: Vec<String>,
-    /// Whether requests to the device are signed: ignored (off), accepted or required. Unless it is off, answers
+    /// Whether signatures in requests to the device are ignored (off), accepted or required. Unless it is off, answers
     /// and events are signed with the certificate of the node. Default: `hosted` under `[signatures]` of the node.
     signatures: Option<Signatures>,
 }

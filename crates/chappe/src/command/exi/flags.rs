@@ -124,7 +124,7 @@ pub(crate) enum AlignmentName {
 
 /// The options of a stream.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Options of the stream")]
+#[command(next_help_heading = "EXI stream")]
 pub(crate) struct Coding {
     /// A schema: XSD files, compiled grammars, dev1, ev1 or types.
     ///

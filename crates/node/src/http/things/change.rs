@@ -65,7 +65,7 @@ pub(crate) async fn register(
         (ThingDescription = "application/ld+json"))),
     responses((status = 201, description = "the thing is new"), (status = 204, description = "the thing is replaced"),
         (status = 400, content_type = "application/problem+json", body = InvalidThing, description = "`validationErrors` names the faults"),
-        (status = 403, body = Problem, description = "it belongs to another account, or is a found device"),
+        (status = 403, body = Problem, description = "the thing belongs to another account, or is a discovered device"),
         (status = 409, body = Problem, description = "the id is the key of another kind of entity"),
         (status = 413, body = Problem), (status = 415, body = Problem), (status = 429, body = Problem),
         (status = 507, body = Problem)))]
@@ -102,7 +102,7 @@ pub(crate) async fn put(
     request_body(content((ThingDescription = "application/merge-patch+json"))),
     responses((status = 204), (status = 404, body = Problem),
         (status = 400, content_type = "application/problem+json", body = InvalidThing, description = "`validationErrors` names the faults of the result"),
-        (status = 403, body = Problem, description = "it belongs to another account, or is a found device"),
+        (status = 403, body = Problem, description = "the thing belongs to another account, or is a discovered device"),
         (status = 409, body = Problem, description = "the id is the key of another kind of entity"),
         (status = 413, body = Problem), (status = 415, body = Problem), (status = 429, body = Problem),
         (status = 507, body = Problem)))]
@@ -126,7 +126,7 @@ pub(crate) async fn patch(
 #[utoipa::path(delete, path = "/things/{id}", tag = "things",
     params(("id" = String, Path, description = "The thing's id, percent-encoded")),
     responses((status = 204), (status = 404, body = Problem),
-        (status = 403, body = Problem, description = "it belongs to another account, or is a found device"),
+        (status = 403, body = Problem, description = "the thing belongs to another account, or is a discovered device"),
         (status = 409, body = Problem, description = "the id is the key of another kind of entity"),
         (status = 429, body = Problem)))]
 pub(crate) async fn remove(

@@ -60,8 +60,8 @@ enum Version {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Settings {
-    /// The address of the server: http://HOST:PORT or https://…, with a path before the one of the interface if it has
-    /// one.
+    /// The address of the server: http://HOST:PORT or https://…, optionally with a path that precedes those of the
+    /// interface.
     address: String,
     /// The version of its interface: `"1"` or `"2"`. Default: `"2"`.
     version: Option<Version>,

@@ -51,7 +51,7 @@ pub(in crate::kinds) struct Broker {
     user: Option<String>,
     /// File with the password. Relative to this file.
     password_file: Option<PathBuf>,
-    /// How the broker's certificate is trusted, with mqtts.
+    /// How the broker's certificate is verified, for mqtts.
     #[serde(default)]
     server: Trust,
     /// File with the certificate (PEM) that this client presents. Relative to this file.
