@@ -141,7 +141,7 @@ pub(crate) enum Command {
     Export(Export),
     /// Write elements to a stream that was created with `chappe stream create`.
     #[command(
-        after_help = "Examples:\n  chappe write lab.room temperature=21.5 note='door open'\n  chappe write lab.room --csv < room.csv\n  jq -c '.[]' room.json | chappe write lab.room --ndjson\n  chappe write lab.room --csv --file year.csv --producer year      can be repeated after a failure\n\nBesides the fields, an element may have source_time (RFC 3339), key and quality. A line that is not a\nvalid element is refused with its reason; the others are stored. Exit code 1 when a line was refused."
+        after_help = "Examples:\n  chappe write lab.room temperature=21.5 note='door open'\n  chappe write lab.room --csv < room.csv\n  jq -c '.[]' room.json | chappe write lab.room --ndjson\n  chappe write lab.room --csv --file year.csv --producer year      can be repeated after a failure\n\nBesides the fields, an element may have source_time (RFC 3339), key and quality. A line that is\nnot a valid element is refused with its reason; the others are stored. Exit code 1 when a line was\nrefused."
     )]
     Write(Write),
     /// Decode messages of devices, live or from a capture, and show why messages are dropped.
@@ -739,7 +739,7 @@ pub(crate) enum Config {
     Sample,
     /// Convert a configuration to the current format; comments are kept.
     #[command(
-        after_help = "Examples:\n  chappe config migrate node.toml --dry-run\n  chappe config migrate node.toml\n\nThe old file is kept as node.toml.former. Tables that are separate files now are written to these files."
+        after_help = "Examples:\n  chappe config migrate node.toml --dry-run\n  chappe config migrate node.toml\n\nThe old file is kept as node.toml.former. Tables that are separate files now are written to these\nfiles."
     )]
     Migrate {
         /// The configuration.

@@ -25,12 +25,12 @@ pub(crate) enum Account {
     Show(AccountShow),
     /// Set an account's shares of the node, so that it cannot crowd out the others.
     #[command(
-        after_help = "Examples:\n  chappe account share logger bytes=40\n  chappe account share logger bytes=40,streams=10,requests=20\n  chappe account share logger default\n\nShares are percentages: of log.max_bytes, which the account's streams keep while others need the room, and\nof registry.max_bytes; of log.max_streams, and of the room for their definitions; and of the concurrent\nrequests of each kind (queries, live data, links, writes).\nA share that is not named follows [accounts] in the node's configuration. Administrators have none."
+        after_help = "Examples:\n  chappe account share logger bytes=40\n  chappe account share logger bytes=40,streams=10,requests=20\n  chappe account share logger default\n\nShares are percentages: of log.max_bytes, which the account's streams keep while others need the\nroom, and of registry.max_bytes; of log.max_streams, and of the room for their definitions; and of\nthe concurrent requests of each kind (queries, live data, links, writes). A share that is not\nnamed follows [accounts] in the node's configuration. Administrators have none."
     )]
     Share(AccountShare),
     /// Set the groups that an account is in; rights to entities may name a group.
     #[command(
-        after_help = "Examples:\n  chappe account groups ada ward-3,lab\n  chappe account groups ada none\n\nRights to entities of the registry name groups as group:ward-3. The open connections of the account end."
+        after_help = "Examples:\n  chappe account groups ada ward-3,lab\n  chappe account groups ada none\n\nRights to entities of the registry name groups as group:ward-3. The open connections of the\naccount end."
     )]
     Groups(AccountGroups),
     /// Give an account a new token, and print it; the old one is no longer valid.

@@ -51,7 +51,7 @@ pub(crate) struct Up {
 pub(crate) enum Service {
     /// Run a node as a systemd service, now and after each boot.
     #[command(
-        after_help = "Examples:\n  sudo chappe service install /etc/chappe\n  chappe service install plant            a user service\n  chappe service install plant --print    the unit alone, changes nothing\n\nAs root, it installs a system service, which runs as the owner of the configuration. If root owns the\nconfiguration, the service has its own user and keeps its data in /var/lib/chappe; sensors, wrappers and\nexporters are also there, unless the configuration has some or names their directories. Otherwise, it\ninstalls a user service."
+        after_help = "Examples:\n  sudo chappe service install /etc/chappe\n  chappe service install plant            a user service\n  chappe service install plant --print    the unit alone, changes nothing\n\nAs root, it installs a system service, which runs as the owner of the configuration. If root owns\nthe configuration, the service has its own user and keeps its data in /var/lib/chappe; sensors,\nwrappers and exporters are also there, unless the configuration has some or names their\ndirectories. Otherwise, it installs a user service."
     )]
     Install(ServiceInstall),
     /// Stop the service and remove its unit; configuration and data stay.

@@ -46,7 +46,7 @@ pub(crate) enum Device {
     },
     /// Call an operation of a device that a wrapper's peer announces (Home Assistant, Sparkplug).
     #[command(
-        after_help = "Examples:\n  chappe device call Kitchen switch/kitchen/relay true\n  chappe device call counter setpoint 21.5\n  chappe device call line-3 'Node Control/Rebirth' true\n\nThe value is a number, true or false, or a text. `chappe device list --json` shows the operations of each\ndevice. `chappe call` calls operations of DPWS devices, without a node."
+        after_help = "Examples:\n  chappe device call Kitchen switch/kitchen/relay true\n  chappe device call counter setpoint 21.5\n  chappe device call line-3 'Node Control/Rebirth' true\n\nThe value is a number, true or false, or a text. `chappe device list --json` shows the operations\nof each device. `chappe call` calls operations of DPWS devices, without a node."
     )]
     Call(DeviceCall),
     /// Let a device continue the streams of a device that it replaces.
@@ -56,7 +56,7 @@ pub(crate) enum Device {
     Replace(DeviceReplace),
     /// List the places that are assigned to devices, with their former devices, and the claims of newcomers.
     #[command(
-        after_help = "Examples:\n  chappe device places\n  chappe device places --json\n\nWith devices.replace_after_s, a newcomer (a new device with the same name, types and scopes) takes the\nplace of a device that is gone. If this is ambiguous, as with two newcomers, use `chappe device replace`."
+        after_help = "Examples:\n  chappe device places\n  chappe device places --json\n\nWith devices.replace_after_s, a newcomer (a new device with the same name, types and scopes) takes\nthe place of a device that is gone. If this is ambiguous, as with two newcomers, use `chappe\ndevice replace`."
     )]
     Places {
         /// The node.

@@ -23,7 +23,7 @@ pub(crate) enum RegistryVerb {
     Show(RegistryShow),
     /// Show or change who may read, annotate, change and administer an entity.
     #[command(
-        after_help = "Examples:\n  chappe registry rights http://example.com/pump-7\n  chappe registry rights http://example.com/pump-7 --grant write=group:ward-3 --revoke read=everybody\n  chappe registry rights urn:chappe:stream:heart-rate --revoke read=everybody --grant read=account:ada\n\nA right is read, annotate, write or administer, and includes those before it. It is given to everybody,\naccounts, account:NAME, group:NAME or role:ROLE. Changes need the role write, and the right administer."
+        after_help = "Examples:\n  chappe registry rights http://example.com/pump-7\n  chappe registry rights http://example.com/pump-7 --grant write=group:ward-3 --revoke read=everybody\n  chappe registry rights urn:chappe:stream:heart-rate --revoke read=everybody --grant read=account:ada\n\nA right is read, annotate, write or administer, and includes those before it. It is given to\neverybody, accounts, account:NAME, group:NAME or role:ROLE. Changes need the role write, and the\nright administer."
     )]
     Rights(RegistryRights),
     /// Show the recorded changes of an entity, newest first.
@@ -33,7 +33,7 @@ pub(crate) enum RegistryVerb {
     History(RegistryHistory),
     /// Publish an entity, or replace one of your own.
     #[command(
-        after_help = "Examples:\n  chappe registry publish http://example.com/pump-7 'Pump 7' --kind device --scope http://example.com/ward/3\n  chappe registry publish http://example.com/pump-7 'Pump 7' --turtle pump.ttl --lease 10m\n  chappe registry publish urn:x:rooms Rooms --turtle - < rooms.ttl\n\nRelative IRIs of the Turtle document are resolved against the key, so <> is the entity. Needs the role\nwrite."
+        after_help = "Examples:\n  chappe registry publish http://example.com/pump-7 'Pump 7' --kind device --scope http://example.com/ward/3\n  chappe registry publish http://example.com/pump-7 'Pump 7' --turtle pump.ttl --lease 10m\n  chappe registry publish urn:x:rooms Rooms --turtle - < rooms.ttl\n\nRelative IRIs of the Turtle document are resolved against the key, so <> is the entity. Needs the\nrole write."
     )]
     Publish(RegistryPublish),
     /// Renew the leases of entities or pieces of metadata: each starts again with its full length.
@@ -49,7 +49,7 @@ pub(crate) enum RegistryVerb {
     Query(RegistryQuery),
     /// Follow changes of an entity, of a search, or of the result of a SPARQL query.
     #[command(
-        after_help = "Examples:\n  chappe registry subscribe                                     all changes\n  chappe registry subscribe --kind device --present             the current state, then changes\n  chappe registry subscribe --key http://example.com/pump-7 --json\n  chappe registry subscribe --query 'SELECT ?s WHERE { ?s <http://example.com/flow> ?f }'\n  chappe registry subscribe --kind device --mail ops@example.org --lease 30d\n  chappe registry subscribe --kind device --eventing --json   the node posts its events here\n\nReconnects without missing changes: after `resync`, the whole current state follows.\nWith --json, a line has an id, unless it is part of the current state; --after resumes there.\nWith --mail, changes are sent until the lease ends, and the command prints the id.\nWith --eventing, they come by WS-Eventing to a port of this host, which the node must be able to reach."
+        after_help = "Examples:\n  chappe registry subscribe                                     all changes\n  chappe registry subscribe --kind device --present             the current state, then changes\n  chappe registry subscribe --key http://example.com/pump-7 --json\n  chappe registry subscribe --query 'SELECT ?s WHERE { ?s <http://example.com/flow> ?f }'\n  chappe registry subscribe --kind device --mail ops@example.org --lease 30d\n  chappe registry subscribe --kind device --eventing --json   the node posts its events here\n\nReconnects without missing changes: after `resync`, the whole current state follows.\nWith --json, a line has an id, unless it is part of the current state; --after resumes there.\nWith --mail, changes are sent until the lease ends, and the command prints the id.\nWith --eventing, they come by WS-Eventing to a port of this host, which the node must reach."
     )]
     Subscribe(RegistrySubscribe),
     /// End a subscription by e-mail.
@@ -57,7 +57,7 @@ pub(crate) enum RegistryVerb {
     Unsubscribe(RegistryUnsubscribe),
     /// Attach a piece of metadata to any entity, or update one of your own.
     #[command(
-        after_help = "Examples:\n  chappe registry annotate http://example.com/pump-7 http://example.com/calibrated 2026-11-20\n  chappe registry annotate http://example.com/pump-7 http://example.com/manual --uri http://example.com/pump.pdf\n  chappe registry annotate http://example.com/pump-7 http://example.com/test --turtle test.ttl\n  chappe registry annotate http://example.com/pump-7 http://example.com/calibrated 2026-11-26 --piece urn:uuid:...\n\nThe piece belongs to you and names you as its author. The entity itself is not changed. Needs the role\nwrite."
+        after_help = "Examples:\n  chappe registry annotate http://example.com/pump-7 http://example.com/calibrated 2026-11-20\n  chappe registry annotate http://example.com/pump-7 http://example.com/manual --uri http://example.com/pump.pdf\n  chappe registry annotate http://example.com/pump-7 http://example.com/test --turtle test.ttl\n  chappe registry annotate http://example.com/pump-7 http://example.com/calibrated 2026-11-26 --piece urn:uuid:...\n\nThe piece belongs to you and names you as its author. The entity itself is not changed. Needs the\nrole write."
     )]
     Annotate(RegistryAnnotate),
     /// List pieces of metadata with their authors.
@@ -77,7 +77,7 @@ pub(crate) enum RegistryVerb {
     Export(RegistryExport),
     /// Read a file of `chappe registry export`, or of another UDDI registry, into a node.
     #[command(
-        after_help = "Examples:\n  chappe registry import registry.nq\n  chappe registry import businesses.xml --format uddi\n\nImports the whole file or nothing: an error names the line. Entities of nodes are skipped, because nodes\npublish them. Needs the role administer."
+        after_help = "Examples:\n  chappe registry import registry.nq\n  chappe registry import businesses.xml --format uddi\n\nImports the whole file or nothing: an error names the line. Entities of nodes are skipped, because\nnodes publish them. Needs the role administer."
     )]
     Import(RegistryImport),
 }
