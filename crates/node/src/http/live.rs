@@ -39,13 +39,13 @@ pub(crate) struct LiveParams {
 /// Live data of many streams as server-sent events.
 ///
 /// `elements` events carry `{elements: [...]}`. A stream that is requested by its name keeps this name in the events
-/// even if it is renamed; with `*`, the events have its current name. Their id is the client's position: with up to 32
-/// streams, the position in each; with more, a position in the node's log and the positions in up to 32 streams that
-/// lag most. A client that reconnects with a `Last-Event-ID` loses nothing; with more than 32 streams it may receive
-/// some elements twice, which their `position` shows. `rollback` events `{stream, have, want}` report that the log
-/// rolled back past the client's position. `notice` events `{at, kind, subject, text}` carry notices. A restricted
-/// account gets its streams and the notices about them. The stream of events ends when the account is revoked or
-/// expires.
+/// even if it is renamed; with `*`, the events have its current name. The id of an event is the client's position: with
+/// up to 32 streams, the position in each; with more, a position in the node's log and the positions in up to 32
+/// streams that lag most. A client that reconnects with a `Last-Event-ID` loses nothing; with more than 32 streams it
+/// may receive some elements twice, which their `position` shows. `rollback` events `{stream, have, want}` report that
+/// the log rolled back past the client's position. `notice` events `{at, kind, subject, text}` carry notices. A
+/// restricted account gets its streams and the notices about them. The stream of events ends when the account is
+/// revoked or expires.
 #[utoipa::path(get, path = "/api/v1/live", tag = "streams", params(LiveParams,
         ("Last-Event-ID" = Option<String>, Header, description = "the id of the last event that was received")),
     responses((status = 200, content_type = "text/event-stream", body = String),
