@@ -99,7 +99,7 @@ pub(crate) struct RegistryFind {
     /// Only of this owner.
     #[arg(long, value_name = "ACCOUNT")]
     pub owner: Option<String>,
-    /// Only those whose metadata describes the entity with this key.
+    /// Only those whose properties describe the entity with this key.
     #[arg(long, value_name = "KEY")]
     pub about: Option<String>,
     /// Follow subclasses of the type in the ontologies of the node and of your account.

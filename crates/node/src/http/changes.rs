@@ -45,7 +45,7 @@ pub(crate) struct ChangesParams {
     scope: Option<String>,
     /// The IRI of an observed property.
     observed_property: Option<String>,
-    /// Only entities whose metadata describes the entity with this key.
+    /// Only entities whose properties describe the entity with this key.
     about: Option<String>,
     /// Its owner.
     owner: Option<String>,

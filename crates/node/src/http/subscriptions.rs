@@ -50,7 +50,7 @@ pub(crate) struct NewSubscription {
     /// The IRI of an observed property.
     #[serde(default)]
     observed_property: Option<String>,
-    /// Only entities whose metadata describes the entity with this key.
+    /// Only entities whose properties describe the entity with this key.
     #[serde(default)]
     about: Option<String>,
     /// Its owner.
