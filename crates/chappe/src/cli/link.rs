@@ -15,7 +15,7 @@ pub(crate) enum Link {
     /// Add a link: the node stores streams of another node, each element once.
     #[command(
         after_help = "Examples:\n  chappe link add ward-3 http://127.0.0.1:8471\n  chappe link add ward-3 tcp://192.0.2.7:8472 --streams 'ward.*' --server-key KEY\n  chappe link add ward-3 https://192.0.2.7:8470 --origin-fingerprint SHA256 --token-file token",
-        after_long_help = "Examples:\n  chappe link add ward-3 http://127.0.0.1:8471\n  chappe link add ward-3 tcp://192.0.2.7:8472 --streams 'ward.*' --server-key KEY\n  chappe link add ward-3 https://192.0.2.7:8470 --origin-fingerprint SHA256 --token-file token\n\n`chappe key show` prints KEY and SHA256 on the origin's host. The link survives restarts.\nExit code 1 when it does not connect in time; the node keeps the link and continues to try."
+        after_long_help = "Examples:\n  chappe link add ward-3 http://127.0.0.1:8471\n  chappe link add ward-3 tcp://192.0.2.7:8472 --streams 'ward.*' --server-key KEY\n  chappe link add ward-3 https://192.0.2.7:8470 --origin-fingerprint SHA256 --token-file token\n\n`chappe key show` prints KEY and SHA256 on the origin's host. The link survives restarts.\nExit code 1 when it does not connect in time; the node keeps the link and keeps trying."
     )]
     Add(Box<LinkAdd>),
     /// List the links, and the readers of this node.

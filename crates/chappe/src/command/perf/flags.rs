@@ -190,7 +190,7 @@ pub(crate) struct Subscribe {
     /// Time that this end spends on each sample.
     #[arg(long, default_value = "0s", value_parser = duration, value_name = "DURATION")]
     pub take_for: Duration,
-    /// Spend twice that time on each sample from this time after the first one.
+    /// Double --take-for after this time, counted from the first sample.
     #[arg(long, requires = "take_for", value_parser = duration, value_name = "DURATION")]
     pub slows_after: Option<Duration>,
     /// End after this time without a sample.
