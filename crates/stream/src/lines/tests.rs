@@ -285,8 +285,8 @@ fn an_array_is_read_until_it_loses_its_structure() {
         (r#"[{"i":1} {"i":2}]"#, 1, "a comma or ] is missing"),
         (r#"[,{"i":2}]"#, 0, "a value is missing"),
         (r#"[{"i":1},]"#, 1, "a value is missing"),
-        (r#"[{"i":1}]x"#, 1, "goes on after its value"),
-        (r#"{"i":1}{"i":2}"#, 1, "goes on after its value"),
+        (r#"[{"i":1}]x"#, 1, "continues after its value"),
+        (r#"{"i":1}{"i":2}"#, 1, "continues after its value"),
         ("", 0, "empty"),
     ];
     for (body, count, reason) in table {
