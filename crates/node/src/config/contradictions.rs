@@ -282,7 +282,7 @@ fn signatures(config: &Config, settings: &[Setting]) -> Option<Problem> {
         (true, false) => ("signatures.key", "signatures.certificate is not set"),
         _ if rules.are_used() && is_empty(&rules.authorities) => (
             "signatures.authorities",
-            "signatures are checked at an interface, but no authorities are set",
+            "signatures are checked at an interface, but signatures.authorities is not set",
         ),
         _ => return None,
     };
