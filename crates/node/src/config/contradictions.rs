@@ -286,7 +286,7 @@ fn signatures(config: &Config, settings: &[Setting]) -> Option<Problem> {
         ),
         _ => return None,
     };
-    let hint = "set authorities under [signatures]; certificate and key together, or none of them";
+    let hint = "set authorities under [signatures]; certificate and key together, or neither";
     Some(at(settings, at_key, message.to_owned(), hint))
 }
 
