@@ -18,7 +18,7 @@ pub(crate) enum Account {
     /// List the accounts with their roles.
     #[command(after_help = "Examples:\n  chappe account list\n  chappe account list --json")]
     List(AccountList),
-    /// Show an account: its roles, its shares of the node, and what it uses.
+    /// Show an account: its roles, its shares of the node, and its usage.
     #[command(
         after_help = "Examples:\n  chappe account show logger\n  chappe account show logger --json"
     )]

@@ -36,7 +36,7 @@ pub(crate) enum DdsVerb {
     Topics(DdsTopics),
     /// Print the samples of a topic of any type.
     #[command(
-        after_help = "Examples:\n  chappe dds echo /imu                  a topic of ROS 2, `rt/imu`\n  chappe dds echo ward/pose --count 1\n  chappe dds echo ward/pose --partition north --json\n\nThe type is the one that the writers announce. The quality of service is what they offer."
+        after_help = "Examples:\n  chappe dds echo /imu                  a topic of ROS 2, `rt/imu`\n  chappe dds echo ward/pose --count 1\n  chappe dds echo ward/pose --partition north --json\n\nThe type is the one that the writers announce. The quality of service is the one that they offer."
     )]
     #[cfg(feature = "dds")]
     Echo(DdsEcho),

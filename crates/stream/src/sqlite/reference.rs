@@ -59,7 +59,8 @@ pub const FUNCTIONS: &[Function] = &[
     function(
         TIME,
         "lttb(value, time, points)",
-        "at most `points` (3 to 10,000) of the points that keep the line's shape, as JSON: `[[time,value],…]`",
+        "at most `points` (3 to 10,000) of the points, selected to keep the shape of the line, as JSON: \
+            `[[time,value],…]`",
     ),
     function(
         SUMS,

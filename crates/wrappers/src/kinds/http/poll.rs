@@ -54,7 +54,7 @@ struct Settings {
     #[serde(default = "period_default")]
     #[schemars(range(min = 1, max = 86_400), extend("x-unit" = "seconds"))]
     period_s: u64,
-    /// How the server is authenticated, and what requests to it contain.
+    /// How the server is authenticated, and the credential of requests to it.
     #[serde(default)]
     server: Server,
 }

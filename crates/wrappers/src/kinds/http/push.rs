@@ -43,7 +43,7 @@ pub(crate) const EXPORTER: ExporterKind = ExporterKind {
 struct Settings {
     /// The address: http://HOST:PORT/PATH or https://….
     address: String,
-    /// How the server is authenticated, and what requests to it contain.
+    /// How the server is authenticated, and the credential of requests to it.
     #[serde(default)]
     server: Server,
 }
