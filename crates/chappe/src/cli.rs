@@ -179,10 +179,10 @@ pub(crate) enum Command {
         after_help = "Examples:\n  chappe registry find pulse\n  chappe registry publish http://example.com/pump-7 'Pump 7' --turtle pump.ttl"
     )]
     Registry(RegistryVerb),
-    /// Create, rename and remove streams, and show which elements are missing.
+    /// List, create, rename and remove streams, and show which elements are missing.
     #[command(
         subcommand,
-        after_help = "Examples:\n  chappe stream create lab.room temperature:double:Cel note:text\n  chappe stream completeness heart-rate\n  chappe stream remove old-monitor.pulse"
+        after_help = "Examples:\n  chappe stream list\n  chappe stream create lab.room temperature:double:Cel note:text\n  chappe stream completeness heart-rate\n  chappe stream remove old-monitor.pulse"
     )]
     Stream(Stream),
     /// Write a first descriptor of a virtual sensor.
@@ -666,11 +666,11 @@ pub(crate) struct Trace {
 /// Flags of `why`.
 #[derive(Debug, Args)]
 pub(crate) struct Why {
-    /// A stream, a device (name, endpoint, key or address), a virtual sensor, a link or a wrapper.
+    /// A stream, a device (name, endpoint, key or address), a virtual sensor, a link, a wrapper or an exporter.
     pub name: String,
-    /// The kind of object that the name refers to. Default: the first of stream, device, sensor, link and
-    /// wrapper that has it.
-    #[arg(long, value_parser = ["stream", "device", "sensor", "link", "wrapper"])]
+    /// The kind of object that the name refers to. Default: the first of stream, device, sensor, link, wrapper
+    /// and exporter that has it.
+    #[arg(long, value_parser = ["stream", "device", "sensor", "link", "wrapper", "exporter"])]
     pub kind: Option<String>,
     /// The node.
     #[command(flatten)]

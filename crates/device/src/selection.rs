@@ -57,7 +57,15 @@ impl Selection {
                 .iter()
                 .map(|interface| interface.name.as_str())
                 .collect();
-            let found = format!("{self:?} matches none of {}", names.join(", "));
+            let names = names.join(", ");
+            let missing = match self {
+                Self::Named(wanted) => {
+                    format!("{} is missing, down or has no multicast", wanted.join(", "))
+                }
+                Self::Network => "only the loopback has an address and multicast".to_owned(),
+                _ => "none has an address and multicast".to_owned(),
+            };
+            let found = format!("{missing} (interfaces: {names})");
             return Err(Error::NoInterface(found));
         }
         Ok(selected)

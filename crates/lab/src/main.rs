@@ -24,8 +24,9 @@ fn run(cli: Cli) -> Outcome {
         Command::Process { arguments } => Ok(chappe_lab::process(&arguments)?),
         Command::Sim(verb) => command::sim::run(*verb, cli.json),
         Command::Completions { shell } => {
-            let mut command = Cli::command();
-            clap_complete::generate(shell, &mut command, "chappe-lab", &mut std::io::stdout());
+            let (mut command, mut text) = (Cli::command(), Vec::new());
+            clap_complete::generate(shell, &mut command, "chappe-lab", &mut text);
+            chappe_terminal::output::bytes(&text);
             Ok(())
         }
         Command::Man { directory } => Ok(clap_mangen::generate_to(Cli::command(), directory)?),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use chappe_log::Level;
 use chappe_stream::{NAME_BYTES_MAX, check_name};
+use chappe_transport::tls::Fingerprint;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -335,6 +336,13 @@ impl LinkConfig {
             let why = why.to_owned();
             Err(LinkError::Config { key, why })
         };
+        let fingerprint = self.fingerprint.as_deref().map(str::parse::<Fingerprint>);
+        if matches!(fingerprint, Some(Err(_))) {
+            return wrong(
+                "fingerprint",
+                "it is not the SHA-256 of a certificate (64 hexadecimal digits)",
+            );
+        }
         if self.token.is_some() && self.token_file.is_some() {
             return wrong("token_file", "give this or token, not both");
         }
@@ -485,7 +493,7 @@ mod tests {
     fn an_error_names_its_key() {
         assert!(link().check().is_ok());
         type Change = fn(&mut LinkConfig);
-        let cases: [(&str, Change); 22] = [
+        let cases: [(&str, Change); 23] = [
             ("server_key", |link| {
                 link.address = "tcp://192.0.2.1:1".into()
             }),
@@ -496,6 +504,11 @@ mod tests {
             ("fingerprint", |link| {
                 link.kind = LinkKind::HttpPull;
                 link.address = "https://192.0.2.1".into();
+            }),
+            ("fingerprint", |link| {
+                link.kind = LinkKind::HttpPull;
+                link.address = "https://192.0.2.1".into();
+                link.fingerprint = Some("FINGERPRINT".into());
             }),
             ("address", |link| {
                 link.kind = LinkKind::HttpPull;
@@ -509,7 +522,7 @@ mod tests {
             ("contact", |link| {
                 link.kind = LinkKind::HttpPush;
                 link.address = "https://192.0.2.1".into();
-                link.fingerprint = Some("f".into());
+                link.fingerprint = Some("0".repeat(64));
                 link.contact = Some("http://192.0.2.2:80".into());
             }),
             ("contact", |link| {

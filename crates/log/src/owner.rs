@@ -94,6 +94,13 @@ impl Owner {
         }
     }
 
+    /// Begins a new segment with the next frame; only with [`Commit::Caller`].
+    pub(crate) fn start_segment(&self) {
+        if let Some(committer) = self.committer().as_mut() {
+            committer.writer.must_start_segment = true;
+        }
+    }
+
     fn committer(&self) -> MutexGuard<'_, Option<Committer>> {
         self.committer
             .lock()

@@ -201,6 +201,14 @@ impl StartError {
                 ..
             }
             | Self::NewerStore { .. } => "newer_format",
+            Self::Log {
+                source: chappe_log::Error::Full { .. },
+                ..
+            }
+            | Self::Streams {
+                source: StoreError::Log(chappe_log::Error::Full { .. }),
+                ..
+            } => "disk_full",
             Self::Log { .. } | Self::Streams { .. } => "data_damaged",
             Self::Registry { .. } | Self::Store { .. } => "registry_unusable",
             Self::Devices { .. }
@@ -289,9 +297,9 @@ impl StartError {
             }
             Self::Listen { address, source } => match source.kind() {
                 io::ErrorKind::AddrInUse => Some(format!(
-                    "find the program that uses it: ss -ltnp 'sport = :{}'; or pick a free port: --set http.listen={}:0",
+                    "find the program that uses it: ss -ltnp 'sport = :{}'; or pick a free port: --set http.listen={}",
                     address.port(),
-                    address.ip()
+                    SocketAddr::new(address.ip(), 0)
                 )),
                 io::ErrorKind::AddrNotAvailable => {
                     Some("use an address of this host; `ip address` lists them".to_owned())

@@ -72,6 +72,8 @@ struct LoadedFile {
     stamp: Stamp,
     name: String,
     running: Option<Run>,
+    /// The fault of a file that may become valid without a change of its stamp, which is why it is read again.
+    passing: Option<Problem>,
 }
 
 struct Run {
@@ -149,33 +151,45 @@ async fn reload<D: Described>(
     }
     for (path, stamp) in found {
         let known = loaded.get(&path);
-        if known.is_some_and(|known| known.stamp == stamp) {
+        if known.is_some_and(|known| known.stamp == stamp && known.passing.is_none()) {
             continue;
         }
         let (file, of) = (path.clone(), app.clone());
         // What a file includes may take long.
         let parsed = tokio::task::spawn_blocking(move || parse::<D>(&of, &file)).await;
-        let plain = |message: String| Box::new(problem_of(&path, message));
-        let parsed = parsed.unwrap_or_else(|_| Err(plain("the file cannot be read".to_owned())));
+        let passing = |message: String| Fault::Passing(Box::new(problem_of(&path, message)));
+        let parsed = parsed.unwrap_or_else(|_| Err(passing("the file cannot be read".to_owned())));
         let before = loaded.remove(&path);
         let parsed = parsed.and_then(|(parsed, text)| {
             let name = D::name(&parsed);
-            match loaded.values().any(|other| other.name == name) {
-                true => Err(plain(format!("another file already has the name {name:?}"))),
-                false => Ok((parsed, text)),
+            let named = |(_, other): &(&PathBuf, &LoadedFile)| other.name == name;
+            match loaded.iter().find(named) {
+                Some((other, _)) => {
+                    let other = other.display();
+                    Err(passing(format!("{other} already has the name {name:?}")))
+                }
+                None => Ok((parsed, text)),
             }
         });
         let file = match parsed {
             Ok((parsed, text)) => start::<D>(app, before, &path, stamp, parsed, &text).await,
-            Err(problem) => refuse::<D>(app, before, &path, stamp, *problem),
+            Err(fault) => refuse::<D>(app, before, &path, stamp, fault),
         };
         loaded.insert(path, file);
     }
 }
 
-fn parse<D: Described>(app: &Shared, path: &Path) -> Result<(D::Parsed, String), Box<Problem>> {
-    let text = read(path).map_err(|message| Box::new(problem_of(path, message)))?;
-    Ok((D::parse(app, path, &text)?, text))
+/// Why a file is refused.
+enum Fault {
+    /// Its text is wrong: it stays refused until the file changes.
+    Text(Box<Problem>),
+    /// Something around it is: its permissions, or another file of the same name.
+    Passing(Box<Problem>),
+}
+
+fn parse<D: Described>(app: &Shared, path: &Path) -> Result<(D::Parsed, String), Fault> {
+    let text = read(path).map_err(|message| Fault::Passing(Box::new(problem_of(path, message))))?;
+    Ok((D::parse(app, path, &text).map_err(Fault::Text)?, text))
 }
 
 async fn start<D: Described>(
@@ -199,6 +213,7 @@ async fn start<D: Described>(
         stamp,
         name,
         running: Some(Run { stop, task }),
+        passing: None,
     }
 }
 
@@ -208,21 +223,29 @@ fn refuse<D: Described>(
     before: Option<LoadedFile>,
     path: &Path,
     stamp: Stamp,
-    problem: Problem,
+    fault: Fault,
 ) -> LoadedFile {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let (name, running) = match before {
-        Some(before) => (before.name, before.running),
-        None => (stem.into_owned(), None),
+    let (name, running, reported) = match before {
+        Some(before) => (before.name, before.running, before.passing),
+        None => (stem.into_owned(), None, None),
     };
-    app.observability
-        .notices
-        .notify(NoticeKind::Health, &name, problem.to_string());
-    D::refuse(app, &name, path, problem, running.is_some());
+    let (problem, passing) = match fault {
+        Fault::Text(problem) => (*problem, None),
+        Fault::Passing(problem) => (*problem.clone(), Some(*problem)),
+    };
+    if passing.is_none() || passing != reported {
+        tracing::warn!("{problem}");
+        app.observability
+            .notices
+            .notify(NoticeKind::Health, &name, problem.to_string());
+        D::refuse(app, &name, path, problem, running.is_some());
+    }
     LoadedFile {
         stamp,
         name,
         running,
+        passing,
     }
 }
 

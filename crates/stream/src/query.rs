@@ -83,7 +83,7 @@ pub enum QueryError {
     #[error("the query has a column {0:?}, which the output does not declare")]
     Undeclared(String),
     /// A value that does not fit its field.
-    #[error("column {column:?} has {found}, but its field has type {wanted:?}")]
+    #[error("column {column:?} has {found}, but its field has type {}", wanted.name())]
     Type {
         /// The column.
         column: String,

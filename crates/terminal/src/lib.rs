@@ -49,6 +49,7 @@ pub fn logging(verbose: u8) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(output::colour_of(&std::io::stderr()))
         // It would report a standard error that takes nothing there, and end the task that logs.
         .log_internal_errors(false)
         .init();

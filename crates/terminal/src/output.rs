@@ -6,6 +6,7 @@ use std::fs::{File, Permissions};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use chappe_machine::is_invisible;
 use serde::Serialize;
@@ -124,9 +125,45 @@ pub fn styled(sequence: &str, text: impl fmt::Display) {
     let text = text.to_string();
     let text = line_for(&text, out.is_terminal());
     let written = writeln!(out, "{sequence}{text}").and_then(|()| out.flush());
-    if written.is_err() {
-        std::process::exit(0);
+    end_unless_printed(written);
+}
+
+/// Prints bytes as they are.
+pub fn bytes(bytes: &[u8]) {
+    let mut out = std::io::stdout().lock();
+    end_unless_printed(out.write_all(bytes).and_then(|()| out.flush()));
+}
+
+/// Ends the program if standard output takes nothing: quietly if its reader has enough (`head`), with an error if the
+/// result is cut (a full disk).
+fn end_unless_printed(written: io::Result<()>) {
+    match written {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => end(0),
+        Err(error) => {
+            note(format_args!(
+                "error: cannot write to standard output: {error}"
+            ));
+            end(2);
+        }
     }
+}
+
+fn end(code: i32) -> ! {
+    let temporary = TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner);
+    for folder in temporary.iter() {
+        let _ = std::fs::remove_dir_all(folder);
+    }
+    std::process::exit(code)
+}
+
+/// Directories that nothing else removes if the program ends because standard output takes nothing.
+static TEMPORARY: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Removes a directory if the program ends because standard output takes nothing.
+pub fn remove_at_end(folder: &Path) {
+    let mut temporary = TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner);
+    temporary.push(folder.to_owned());
 }
 
 fn line_for(text: &str, is_terminal: bool) -> Cow<'_, str> {
@@ -325,7 +362,12 @@ pub fn refused(verb: &str, path: &Path, error: &io::Error) -> Failure {
 
 /// Whether standard output may be coloured.
 pub fn colour() -> bool {
-    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+    colour_of(&std::io::stdout())
+}
+
+/// Whether an output may be coloured: a file or the journal shows the codes of colours as text.
+pub(crate) fn colour_of(output: &impl IsTerminal) -> bool {
+    output.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }
 
 /// Columns of the terminal to which results are printed; `None` if that is not a terminal.
@@ -369,6 +411,17 @@ impl Table {
     /// A table with a header that is computed at run time.
     pub fn with_head(head: Vec<String>) -> Self {
         Self { rows: vec![head] }
+    }
+
+    /// Characters of the longest line.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        let lines = self.to_string();
+        lines
+            .lines()
+            .map(|line| line.chars().count())
+            .max()
+            .unwrap_or(0)
     }
 
     /// Adds a row.

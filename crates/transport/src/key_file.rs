@@ -67,6 +67,10 @@ impl Error {
             Self::Key { .. } => {
                 Some("create a key file: openssl genpkey -algorithm ed25519".to_owned())
             }
+            Self::Io { path, source } if source.kind() == io::ErrorKind::NotFound => Some(format!(
+                "copy the secret to {}, and make the file private: chmod 600",
+                path.display()
+            )),
             Self::Io { .. } => None,
         }
     }
@@ -94,7 +98,7 @@ pub fn read(path: &Path) -> Result<Option<Key>, Error> {
 pub fn read_secret(path: &Path) -> Result<String, Error> {
     read_text(path)?.ok_or_else(|| Error::Io {
         path: path.to_owned(),
-        source: io::ErrorKind::NotFound.into(),
+        source: io::Error::new(io::ErrorKind::NotFound, "there is no such file"),
     })
 }
 

@@ -16,6 +16,13 @@ pub(crate) enum Stream {
         after_help = "Examples:\n  chappe stream create lab.room temperature:double:Cel note:text\n  chappe stream create ward.pulse rate:double:{beat}/min --key bed --title 'Pulse by bed' --level power\n\nTypes: boolean, integer, double, text, bytes, samples. Units are UCUM codes: Cel, kPa, mmol/L, %.\nRepeating the command changes nothing; another definition of the same name is refused."
     )]
     Create(StreamCreate),
+    /// List the streams of a node.
+    #[command(after_help = "Examples:\n  chappe stream list\n  chappe stream list --json")]
+    List {
+        /// The node.
+        #[command(flatten)]
+        node: NodeAddress,
+    },
     /// Show how many elements of a stream are stored, lost, refused and removed, and when its source was
     /// away.
     #[command(

@@ -1,7 +1,7 @@
 //! `chappe account`: accounts of people and programs on a node.
 
 use std::fs::OpenOptions;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -79,8 +79,11 @@ async fn renew(flags: AccountRenew, json: bool) -> Outcome {
 fn create(path: &Path) -> Result<std::fs::File, Failure> {
     let mut options = OpenOptions::new();
     let file = options.write(true).create_new(true).mode(0o600).open(path);
-    file.map_err(|error| {
-        Failure::new(format!("cannot create {}: {error}", path.display())).coded("file_unwritable")
+    file.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => Failure::new(format!("{} already exists", path.display()))
+            .coded("file_exists")
+            .hint("name another file, or move this one away"),
+        _ => output::refused("create", path, &error),
     })
 }
 

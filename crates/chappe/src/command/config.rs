@@ -12,6 +12,8 @@ use super::text_file;
 use crate::cli::{Config, SchemaOf};
 use crate::output::{self, Failure, NewFile, Outcome, Table};
 
+/// The name of a node's configuration.
+pub(super) const FILE: &str = "node.toml";
 /// Largest configuration in bytes; reason: sixteen thousand links of two hundred bytes.
 const CONFIGURATION_BYTES_MAX: u64 = 4 << 20;
 
@@ -50,6 +52,10 @@ pub(crate) fn load(file: Option<&Path>, flags: Vec<Flag>) -> Result<Loaded, Fail
 
 fn read(path: &Path) -> Result<String, Failure> {
     text_file::read(path, CONFIGURATION_BYTES_MAX).map_err(|failure| match &*failure.error_code {
+        "file_unreadable" if path.is_dir() => {
+            let file = path.join(FILE);
+            failure.hint(format!("name the file: {}", file.display()))
+        }
         "file_unreadable" => failure.hint("write one with: chappe config sample > node.toml"),
         _ => failure,
     })
@@ -73,9 +79,15 @@ fn check_mode(loaded: &Loaded) -> Outcome {
     })
 }
 
-/// All problems, one line each, with their hints.
+/// All problems, one line each, with their hints. A hint that several share follows the last of them.
 pub(crate) fn failure(error: config::ConfigError) -> Failure {
-    let problems: Vec<String> = error.problems.iter().map(ToString::to_string).collect();
+    let mut problems = error.problems;
+    for index in 1..problems.len() {
+        if problems[index - 1].hint == problems[index].hint {
+            problems[index - 1].hint = None;
+        }
+    }
+    let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
     Failure::new(problems.join("\nerror: ")).coded("configuration_invalid")
 }
 
@@ -225,4 +237,35 @@ fn schema(of: SchemaOf) -> Outcome {
     };
     output::line(serde_json::to_string_pretty(&schema)?);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_that_faults_share_is_printed_once() {
+        let of = |text: &str| {
+            let file = Some((PathBuf::from("a.toml"), text.to_owned()));
+            let layers = Layers {
+                file,
+                environment: Vec::new(),
+                flags: Vec::new(),
+            };
+            failure(config::load(&layers).unwrap_err()).message
+        };
+        let message = of("xyzzy = 1\nabcde = 2\nnmae = \"a\"\n");
+        let lines: Vec<&str> = message.lines().collect();
+        assert!(lines[0].starts_with("a.toml:1: xyzzy"), "{message}");
+        assert!(lines[1].starts_with("error: a.toml:2: abcde"), "{message}");
+        assert!(lines[2].starts_with("hint: valid keys: "), "{message}");
+        assert_eq!(lines[4], "hint: did you mean `name`?", "{message}");
+    }
+
+    #[test]
+    fn a_directory_is_answered_with_its_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let failure = read(directory.path()).unwrap_err();
+        assert!(failure.hint.unwrap().ends_with("/node.toml"));
+    }
 }

@@ -49,7 +49,16 @@ pub(crate) fn run(flags: DeviceRun, json: bool) -> Outcome {
             },
             ..defaults
         };
-        let device = source.start(options).map_err(failure)?;
+        let device = source.start(options).map_err(|error| {
+            let is_alone = flags.address.is_none() && matches!(error, Error::NoInterface(_));
+            let failure = failure(error);
+            match is_alone {
+                true => failure.hint(
+                    "list the interfaces: ip address; to run it for this computer alone: --address 127.0.1.1",
+                ),
+                false => failure,
+            }
+        })?;
         let addresses = device.host().addresses();
         let overlay = match flags.entrances.as_slice() {
             [] => None,

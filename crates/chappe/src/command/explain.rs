@@ -68,6 +68,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn remedies_name_commands_that_exist() {
+        let cli = <crate::cli::Cli as clap::CommandFactory>::command();
+        let texts = codes::all().flat_map(|one| [(one.code, one.cause), (one.code, one.remedy)]);
+        let mut seen = 0;
+        for (code, text) in texts {
+            let quoted = text.split('`').skip(1).step_by(2);
+            for command in quoted.filter_map(|quoted| quoted.strip_prefix("chappe ")) {
+                let mut at = &cli;
+                let is_letter = |it: u8| it.is_ascii_lowercase() || it == b'-';
+                let is_verb = |word: &&str| !word.starts_with('-') && word.bytes().all(is_letter);
+                for word in command.split_whitespace().take_while(is_verb) {
+                    if !at.has_subcommands() {
+                        break;
+                    }
+                    let found = at.find_subcommand(word);
+                    assert!(found.is_some(), "{code}: chappe {command}");
+                    at = found.unwrap();
+                }
+                seen += 1;
+            }
+        }
+        assert!(seen > 20, "{seen}");
+    }
+
+    #[test]
     fn an_unknown_code_names_the_nearest() {
         for (wanted, hint) in [
             ("held_by_othr", "did you mean held_by_other?"),

@@ -10,10 +10,10 @@ use chappe_node::config;
 use chappe_transport::tls::Usage;
 use serde_json::{Value, json};
 
+use super::config::FILE;
 use super::find::clean;
 use super::network;
 use super::session::{Answer, Session};
-use super::up::FILE;
 use crate::cli::{DeviceTls, Init, Network};
 use crate::output::{self, Failure, Outcome};
 

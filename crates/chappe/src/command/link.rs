@@ -97,19 +97,20 @@ async fn add(flags: LinkAdd, json: bool) -> Outcome {
     let failure = Failure {
         code: 1,
         ..Failure::new(format!(
-            "{} is not connected after {waited}{error}",
+            "{} was added, but is not connected after {waited}{error}",
             flags.name
         ))
         .coded("link_not_connected")
     };
-    let hint = link["hint"].as_str().map(str::to_owned);
-    let hint = hint.unwrap_or_else(|| {
-        format!(
-            "the node keeps the link and continues to try: chappe link show {0}; to remove it: \
-                 chappe link remove {0}",
-            flags.name
-        )
-    });
+    let kept = format!(
+        "the node keeps the link and continues to try: chappe link show {0}; to remove it: \
+         chappe link remove {0}",
+        flags.name
+    );
+    let hint = match link["hint"].as_str() {
+        Some(hint) => format!("{hint}; {kept}"),
+        None => kept,
+    };
     Err(failure.hint(hint))
 }
 

@@ -55,7 +55,10 @@ use crate::output::Failure;
 
 /// Prints the completions of `shell`.
 pub(crate) fn completions(shell: clap_complete::Shell) {
-    clap_complete::generate(shell, &mut Cli::command(), "chappe", &mut std::io::stdout());
+    // It would panic if it wrote to a pipe whose reader has enough.
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "chappe", &mut text);
+    crate::output::bytes(&text);
 }
 
 /// Writes a manual page for each verb to a directory.

@@ -31,6 +31,14 @@ fn sensor(flags: &NewSensor, json: bool) -> Outcome {
         })?;
     }
     let path = flags.into.join(format!("{}.toml", flags.name));
+    if flags.name == flags.from {
+        let message = format!(
+            "the sensor cannot write {}, the stream that it reads",
+            flags.from
+        );
+        let failure = Failure::new(message).coded("argument_invalid");
+        return Err(failure.hint("choose another name: a sensor's stream has the sensor's name"));
+    }
     if flags.name.ends_with(".test") {
         let failure = Failure::new(format!(
             "{} would be a file of expectations",
@@ -185,6 +193,19 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sensor_does_not_write_the_stream_that_it_reads() {
+        use clap::Parser as _;
+        let line = [
+            "chappe", "new", "sensor", "a.b", "--from", "a.b", "--fields", "v:double",
+        ];
+        let crate::cli::Command::New(verb) = crate::cli::Cli::try_parse_from(line).unwrap().command
+        else {
+            panic!("not new");
+        };
+        assert_eq!(run(verb, false).unwrap_err().error_code, "argument_invalid");
+    }
 
     #[test]
     fn the_file_is_valid_for_any_fields() {

@@ -64,7 +64,8 @@ impl NodeClient {
             scheme,
             authority,
             tls,
-            token: address.token.clone(),
+            // `export CHAPPE_TOKEN=$(cat FILE)` without that file sets an empty one.
+            token: address.token.clone().filter(|token| !token.is_empty()),
         })
     }
 
@@ -86,7 +87,7 @@ impl NodeClient {
         connected.map_err(|error| {
             Failure::new(format!("no node answers at {}: {error}", self.url()))
                 .coded("node_unreachable")
-                .hint("start one: chappe serve; or name another with --node")
+                .hint("start one: chappe up DIR, or chappe demo; or name another with --node")
         })
     }
 
@@ -296,9 +297,13 @@ pub(crate) fn failure(reply: &Reply) -> Failure {
         true => format!("the node answers with status {}", reply.status),
         false => message,
     };
+    // What is not a problem of a node may be the answer of a server that expects TLS.
+    let other = problem.is_null().then_some(
+        "a node answers otherwise: check the address, and whether it starts with http:// or https://",
+    );
     let failure = Failure::new(message)
         .coded("error")
-        .hint_if(problem["hint"].as_str());
+        .hint_if(problem["hint"].as_str().or(other));
     // A newer node may have codes that this program does not explain.
     match problem["code"].as_str().and_then(codes::find) {
         Some(known) => failure.coded(known.code),

@@ -231,17 +231,13 @@ impl Session {
         match chosen {
             Some(Ok(description)) => Ok(description),
             Some(Err(error)) => Err(failure(error)),
-            None if others.is_empty() => {
-                let failure =
-                    Failure::new(format!("no device {name:?} found")).coded("device_unknown");
-                Err(match unread {
+            None => {
+                let failure = not_found(name, &others);
+                Err(match unread.filter(|_| others.is_empty()) {
                     Some(error) => failure.hint(format!("a device cannot be described: {error}")),
-                    None => failure.hint("find out why: chappe doctor"),
+                    None => failure,
                 })
             }
-            None => Err(Failure::new(format!("no device {name:?} found"))
-                .coded("device_unknown")
-                .hint(format!("devices: {}", others.join(", ")))),
         }
     }
 
@@ -250,24 +246,19 @@ impl Session {
     pub(crate) async fn found(&self, name: &str) -> Result<Found, Failure> {
         let by_endpoint = name.contains(':') && !name.contains(' ');
         let mut chosen = None;
+        let mut others = Vec::new();
         let wanted = |found: &Found| !by_endpoint || found.endpoint == name;
         self.search(Vec::new(), Default::default(), wanted, |answer| {
-            let is_it = answer.found.endpoint == name;
-            if is_it
-                || answer
-                    .description
-                    .as_ref()
-                    .is_ok_and(|it| has_name(it, name))
-            {
+            let description = answer.description.as_ref().ok();
+            if answer.found.endpoint == name || description.is_some_and(|it| has_name(it, name)) {
                 chosen = Some(answer.found);
+            } else {
+                others.extend(description.map(|it| it.name().to_owned()));
             }
             chosen.is_none()
         })
         .await?;
-        chosen.ok_or_else(|| {
-            let failure = Failure::new(format!("no device {name:?} found")).coded("device_unknown");
-            failure.hint("find out why: chappe doctor")
-        })
+        chosen.ok_or_else(|| not_found(name, &others))
     }
 
     /// Ends subscriptions and sockets.
@@ -276,6 +267,22 @@ impl Session {
             let _ = tokio::time::timeout(Duration::from_secs(2), client.close()).await;
         }
     }
+}
+
+/// No device has this name; `others` did answer.
+fn not_found(name: &str, others: &[String]) -> Failure {
+    let mut hint = match others {
+        [] => "find out why: chappe doctor".to_owned(),
+        others => format!("devices: {}", others.join(", ")),
+    };
+    // A stream is called by its device and the event.
+    if name.contains('.') && !name.contains(':') {
+        hint.push_str(&format!(
+            "; for a stream of a node: chappe watch --stream {name}"
+        ));
+    }
+    let failure = Failure::new(format!("no device {name:?} found"));
+    failure.coded("device_unknown").hint(hint)
 }
 
 /// Describes a device. A silent device, or one with a still unconfirmed address, is asked again until

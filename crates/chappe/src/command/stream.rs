@@ -1,13 +1,17 @@
-//! `chappe stream`: creates, renames and removes streams of a node, and shows what they lack.
+//! `chappe stream`: lists, creates, renames and removes streams of a node, and shows what they lack.
 
-use serde_json::json;
+use chappe_stream::FieldType;
+use serde_json::{Value, json};
 
 use super::completeness;
 use super::network;
 use super::node_client::NodeClient;
 use super::query::percent;
-use crate::cli::{Stream, StreamCreate, StreamForgetName, StreamRemove, StreamRename};
-use crate::output::{self, Failure, Outcome};
+use crate::cli::{NodeAddress, Stream, StreamCreate, StreamForgetName, StreamRemove, StreamRename};
+use crate::output::{self, Failure, Outcome, Table};
+
+/// Fields that are listed for each stream; reason: a line.
+const FIELDS_MAX: usize = 8;
 
 /// Runs a verb of `stream`.
 pub(crate) fn run(verb: Stream, json: bool) -> Outcome {
@@ -16,6 +20,7 @@ pub(crate) fn run(verb: Stream, json: bool) -> Outcome {
             result = async {
                 match verb {
                     Stream::Create(flags) => create(flags, json).await,
+                    Stream::List { node } => list(&node, json).await,
                     Stream::Completeness(flags) => completeness::run(flags, json).await,
                     Stream::Rename(flags) => rename(flags, json).await,
                     Stream::ForgetName(flags) => forget_name(flags, json).await,
@@ -25,6 +30,46 @@ pub(crate) fn run(verb: Stream, json: bool) -> Outcome {
             result = network::interrupted() => result,
         }
     })
+}
+
+async fn list(node: &NodeAddress, json: bool) -> Outcome {
+    let answer = NodeClient::new(node)?.get("/api/v1/streams").await?;
+    if json {
+        output::json(&answer);
+        return Ok(());
+    }
+    let streams = answer["streams"].as_array().map_or(&[][..], Vec::as_slice);
+    if streams.is_empty() {
+        output::line("the node has no stream");
+        return Ok(());
+    }
+    let mut table = Table::new(["STREAM", "NEWEST", "AT", "RATE", "FIELDS"]);
+    for stream in streams {
+        let text = |key: &str| stream[key].as_str().unwrap_or("-").to_owned();
+        let fields = stream["fields"].as_array().into_iter().flatten();
+        let field = |field: &Value| {
+            let name = field["name"].as_str().unwrap_or_default();
+            match field["unit"].as_str() {
+                Some(unit) => format!("{name} ({unit})"),
+                None => name.to_owned(),
+            }
+        };
+        let mut fields: Vec<String> = fields.map(field).collect();
+        if fields.len() > FIELDS_MAX {
+            let more = fields.len() - FIELDS_MAX;
+            fields.truncate(FIELDS_MAX);
+            fields.push(format!("and {more} more"));
+        }
+        table.row([
+            text("name"),
+            stream["last"].to_string(),
+            text("last_time"),
+            format!("{}/s", stream["rate_per_s"]),
+            fields.join(", "),
+        ]);
+    }
+    output::line(table);
+    Ok(())
 }
 
 async fn create(flags: StreamCreate, json: bool) -> Outcome {
@@ -50,7 +95,14 @@ pub(super) fn field(text: &str) -> Result<serde_json::Value, Failure> {
     let mut parts = text.splitn(3, ':');
     match (parts.next(), parts.next(), parts.next()) {
         (Some(name), Some(field_type), unit) => {
-            Ok(json!({ "name": name, "type": field_type, "unit": unit }))
+            match serde_json::from_value::<FieldType>(json!(field_type)) {
+                Ok(_) => Ok(json!({ "name": name, "type": field_type, "unit": unit })),
+                Err(_) => Err(
+                    Failure::new(format!("{text:?}: {field_type:?} is not a type"))
+                        .coded("argument_invalid")
+                        .hint("the types are boolean, integer, double, text, bytes and samples"),
+                ),
+            }
         }
         _ => Err(Failure::new(format!("{text:?} is not FIELD:TYPE"))
             .coded("argument_invalid")

@@ -2,12 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use super::config::FILE;
 use super::serve;
 use crate::cli::{Serve, Up};
 use crate::output::{Failure, Outcome};
-
-/// The name of a node's configuration.
-pub(super) const FILE: &str = "node.toml";
 
 /// Runs the node until a signal.
 pub(crate) fn run(flags: Up, json: bool) -> Outcome {

@@ -39,11 +39,22 @@ async fn ask(flags: Why, json: bool) -> Outcome {
 
 fn print(answer: &Value) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let hops = || answer["hops"].as_array().into_iter().flatten();
     let mut table = Table::new(["HOP", "STATE", "SUBJECT", "OBSERVATION"]);
-    for hop in answer["hops"].as_array().into_iter().flatten() {
+    for hop in hops() {
         table.row(["hop", "state", "subject", "detail"].map(|key| text(&hop[key])));
     }
-    output::line(table);
+    if output::width().is_none_or(|width| table.width() <= width) {
+        output::line(table);
+    } else {
+        // The address of a device alone takes most of a terminal's line.
+        for hop in hops() {
+            let [name, state, subject, detail] =
+                ["hop", "state", "subject", "detail"].map(|key| output::clean(&text(&hop[key])));
+            output::line(format_args!("{name:<12}  {state:<8}  {subject}"));
+            output::line(format_args!("              {detail}"));
+        }
+    }
     if answer["truncated"] == true {
         output::note("more hops exist; ask for one of the streams");
     }

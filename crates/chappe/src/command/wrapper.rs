@@ -1,11 +1,13 @@
 //! `chappe wrapper`: wrappers, which read peers of any protocol, and exporters, which write to them.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
+use chappe_stream::Value as FieldValue;
 use chappe_stream::view::ElementView;
 use chappe_wrappers::{
-    Batch, Condition, WrapperFile, WrapperOpening, kind_of_address, wrapper_kinds,
+    Batch, Condition, Part, WrapperFile, WrapperOpening, kind_of_address, wrapper_kinds,
 };
 use serde_json::{Value, json};
 
@@ -116,9 +118,12 @@ async fn all(node: &NodeClient, list: &str) -> Result<Vec<Value>, Failure> {
 
 /// Why it does not run.
 fn reason(row: &Value) -> String {
-    let error = &row["error"]["message"];
-    let reason = error.as_str().or(row["reason"].as_str());
-    reason.unwrap_or_default().to_owned()
+    let error = &row["error"];
+    match (error["key"].as_str(), error["message"].as_str()) {
+        (Some(key), Some(message)) => format!("{key}: {message}"),
+        (None, Some(message)) => message.to_owned(),
+        (_, None) => row["reason"].as_str().unwrap_or_default().to_owned(),
+    }
 }
 
 async fn show(flags: WrapperShow, json: bool) -> Outcome {
@@ -194,7 +199,9 @@ async fn show(flags: WrapperShow, json: bool) -> Outcome {
 /// Reads the file of a wrapper.
 fn read(path: &Path) -> Result<WrapperFile, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::new(format!("{}: {error}", path.display())).coded("file_unreadable")
+        Failure::new(format!("{}: {error}", path.display()))
+            .coded("file_unreadable")
+            .hint("name the file of the wrapper, such as wrappers/NAME.toml")
     })?;
     let file = WrapperFile::parse(path, &text).map_err(located)?;
     file.kind().map_err(located)?;
@@ -278,10 +285,12 @@ async fn try_file(flags: WrapperTry, json: bool) -> Outcome {
     }
     let deadline = Instant::now() + flags.wait;
     let (mut shown, mut undecodable) = (0, 0);
+    let mut fields = Fields::default();
     while shown < flags.count {
         let next = tokio::time::timeout_at(deadline.into(), wrapper.next()).await;
         let Ok(batch) = next else { break };
         let batch = batch.map_err(failed)?;
+        batch.parts.iter().for_each(|part| fields.take(part));
         shown += print(&batch, flags.count - shown, json)?;
         undecodable += batch.undecodable.len();
     }
@@ -289,15 +298,48 @@ async fn try_file(flags: WrapperTry, json: bool) -> Outcome {
         let reason = condition
             .reason()
             .map_or_else(String::new, |it| format!(": {it}"));
+        let is_path = reason.ends_with("does not exist");
+        let hint = is_path.then_some("correct `path`: it is relative to the wrapper's file");
         return Err(Failure {
             code: 1,
             ..Failure::new(format!("nothing arrived within {:?}{reason}", flags.wait))
                 .coded("no_values")
+                .hint_if(hint)
         });
+    }
+    for (stream, field) in fields.without_value() {
+        output::note(format_args!(
+            "no element of {stream} has a value in {field}: compare the field's name or `path` with the input"
+        ));
     }
     match undecodable {
         0 => Ok(()),
         _ => Err(Failure::negative()),
+    }
+}
+
+/// The fields of the streams that arrived, and whether an element had a value in each.
+#[derive(Default)]
+struct Fields(BTreeMap<(String, String), bool>);
+
+impl Fields {
+    fn take(&mut self, part: &Part) {
+        if part.elements.is_empty() {
+            return;
+        }
+        for (index, field) in part.definition.schema.fields.iter().enumerate() {
+            let mut values = part.elements.iter().map(|element| &element.values[index]);
+            let has_value = values.any(|value| *value != FieldValue::Null);
+            let key = (part.stream.to_string(), field.name.clone());
+            *self.0.entry(key).or_default() |= has_value;
+        }
+    }
+
+    fn without_value(&self) -> impl Iterator<Item = &(String, String)> {
+        self.0
+            .iter()
+            .filter(|(_, has_value)| !**has_value)
+            .map(|(key, _)| key)
     }
 }
 

@@ -49,6 +49,32 @@ fn completions_are_printed_for_each_shell() {
 }
 
 #[test]
+fn a_reader_that_has_enough_is_no_error_and_a_full_disk_is_one() {
+    let program = |arguments: &[&str], out: Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chappe"));
+        command.args(arguments).stdout(out).stderr(Stdio::piped());
+        command.spawn().expect("the program starts")
+    };
+    for arguments in [
+        &["completions", "zsh"][..],
+        &["explain"],
+        &["explain", "--json"],
+    ] {
+        let mut child = program(arguments, Stdio::piped());
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        assert_eq!(err(&output), "", "{arguments:?}");
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let child = program(arguments, full.expect("a device without room").into());
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let text = err(&output);
+        assert!(text.contains("cannot write to standard output"), "{text}");
+    }
+}
+
+#[test]
 fn wrong_use_ends_with_2() {
     for arguments in [
         &["frobnicate"][..],

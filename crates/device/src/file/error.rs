@@ -61,6 +61,9 @@ impl FileError {
                 found.key.clear();
                 format!("add a line: {field} = ...")
             }
+            None if error.message().contains("map, expected a sequence") => {
+                format!("write the table as [[{}]]", found.key)
+            }
             None => "check that line for a misspelt key, a quote or a bracket".to_owned(),
         });
         found

@@ -235,6 +235,28 @@ fn a_second_repair_gives_up_nothing_more() {
 }
 
 #[test]
+fn a_log_with_damage_in_its_newest_segment_is_healthy_after_a_repair() {
+    let disk = SimDisk::new(1);
+    let (store, _) = Store::open(Box::new(disk.clone()), options(), 1).unwrap();
+    let stream = store.stream("a", Level::Power, b"").unwrap();
+    (0..6).for_each(|_| append(&stream));
+    store.close().unwrap();
+    let mut names = disk.names();
+    names.retain(|name| name.ends_with(".segment"));
+    assert!(names.len() == 1 && disk.flip(&names[0], 8 * 400));
+    assert!(!check(&disk).unwrap().healthy());
+    mend(&disk, &MemoryDisk::new()).unwrap();
+    let report = check(&disk).unwrap();
+    assert!(report.healthy(), "{report:?}");
+    // What the damage may have held is not written again under the same numbers.
+    let (store, recovery) = Store::open(Box::new(disk.clone()), options(), 7).unwrap();
+    assert!(recovery.clean);
+    append(&store.existing("a").unwrap());
+    store.close().unwrap();
+    assert!(check(&disk).unwrap().healthy());
+}
+
+#[test]
 fn what_was_given_up_can_be_filled() {
     let (_, disk, ..) = repaired();
     let (store, recovery) = Store::open(Box::new(disk), options(), 6).unwrap();

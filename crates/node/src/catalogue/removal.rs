@@ -73,7 +73,9 @@ impl RemovalError {
     /// How to proceed.
     pub(crate) fn hint(&self) -> &'static str {
         match self {
-            Self::Unknown(_) => "GET /api/v1/streams lists all streams",
+            Self::Unknown(_) => {
+                "`chappe stream list` lists all streams (GET /api/v1/streams over HTTP)"
+            }
             Self::Written { .. } => {
                 "remove the link, the wrapper or the virtual sensor first, or turn the device off"
             }

@@ -65,7 +65,7 @@ impl RenameError {
     /// How to proceed.
     pub(crate) fn hint(&self) -> String {
         match self {
-            Self::Unknown(_) => "GET /api/v1/streams lists all streams".to_owned(),
+            Self::Unknown(_) => "`chappe stream list` lists all streams (GET /api/v1/streams over HTTP)".to_owned(),
             Self::Own(_) => "choose another name".to_owned(),
             Self::Exists(_) => "choose another name, or rename that stream first".to_owned(),
             Self::Former { name, stream } => {

@@ -157,7 +157,9 @@ impl<'a> Walk<'a> {
         }
         let named: Vec<&str> = wanted.iter().map(|name| type_name(name)).collect();
         let message = format!("must be {}, not {}", named.join(" or "), describe(value));
-        self.refuse(message, sample_hint());
+        let is_one_table = value.is_object() && wanted.contains(&"array");
+        let hint = is_one_table.then(|| format!("write it as [[{}]]", self.path.join(".")));
+        self.refuse(message, hint.or_else(sample_hint));
         false
     }
 

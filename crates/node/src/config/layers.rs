@@ -304,6 +304,9 @@ impl Merge {
                 }),
             }
         }
+        // In the order of the file, then those of other places.
+        self.problems
+            .sort_by_key(|problem| (problem.line.is_none(), problem.line));
         Err(ConfigError {
             problems: self.problems,
         })

@@ -46,7 +46,13 @@ pub fn migrate(path: &Path, text: &str) -> Result<Migration, ConfigError> {
         let message = error.message().replace('\n', " ");
         fault(None, message, "`chappe config check` names the line")
     })?;
-    let version = document.get("schema_version").and_then(Item::as_integer);
+    let version = document.get("schema_version");
+    if version.is_some_and(|it| it.as_integer().is_none_or(|found| found < 0)) {
+        let message = "the version is not a number".to_owned();
+        let hint = "remove the key: the file then has the current form";
+        return Err(fault(Some("schema_version"), message, hint));
+    }
+    let version = version.and_then(Item::as_integer);
     if let Some(found) = version.filter(|found| *found > i64::from(SCHEMA_VERSION)) {
         let (message, hint) = newer(found);
         return Err(fault(Some("schema_version"), message, hint));
@@ -322,6 +328,16 @@ mod tests {
             let migration = migrated(text);
             assert_eq!(migration.text, text);
             assert!(migration.changes.is_empty() && migration.files.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_version_that_is_no_number_is_refused() {
+        for version in ["\"1\"", "-1", "1.0", "[1]"] {
+            let text = format!("schema_version = {version}\n");
+            let error = migrate(Path::new("node.toml"), &text).unwrap_err();
+            let key = error.problems[0].key.as_deref();
+            assert_eq!(key, Some("schema_version"), "{version}");
         }
     }
 

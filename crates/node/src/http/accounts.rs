@@ -480,7 +480,7 @@ fn account_problem(app: &App, error: AccountError) -> Problem {
             let problem = problem(StatusCode::NOT_FOUND);
             match nearest(name, accounts.iter().map(|one| one.name.as_str())) {
                 Some(near) => problem.hint(format!("did you mean {near:?}?")),
-                None => problem.hint("GET /api/v1/accounts lists all accounts"),
+                None => problem.hint("`chappe account list` lists all accounts (GET /api/v1/accounts over HTTP)"),
             }
         }
         AccountError::TooMany => problem(StatusCode::CONFLICT)

@@ -105,14 +105,14 @@ pub(super) async fn readers(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct WhyParams {
-    /// `stream`, `device`, `sensor` or `link`; without it, the first of these that has the name.
+    /// `stream`, `device`, `sensor`, `link`, `wrapper` or `exporter`; without it, the first of these that has the name.
     kind: Option<SubjectKind>,
 }
 
 /// Why a value does not arrive: the hops of its path, and the first one that blocks it.
 #[utoipa::path(get, path = "/api/v1/why/{name}", tag = "node",
     params(("name" = String, Path, description = "A stream, a device (key, endpoint, name or \
-        address), a virtual sensor or a link"), WhyParams),
+        address), a virtual sensor, a link, a wrapper or an exporter"), WhyParams),
     responses((status = 200, body = Why, description = "also if nothing has this name"),
         (status = 400, body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn why(

@@ -80,7 +80,7 @@ pub(super) async fn one(
     let device = device.filter(|device| view.has_device(device));
     let mut device = device.ok_or_else(|| {
         Problem::not_found(format!("there is no device {key:?}"))
-            .hint("GET /api/v1/devices lists all devices, GET /api/v1/drops the refused ones")
+            .hint("`chappe device list` lists all devices (GET /api/v1/devices over HTTP), GET /api/v1/drops the refused ones")
     })?;
     restrict(&app, &caller, &view, &mut device);
     Ok(Json(device))
@@ -165,9 +165,8 @@ fn exclusion_problem(error: &ExclusionError) -> Problem {
             .hint("`chappe device exclude --help` shows examples"),
         ExclusionError::TooMany => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, text)
             .hint("use one pattern with `*`, a type or a scope for many devices"),
-        ExclusionError::Unknown(_) => {
-            Problem::not_found(text).hint("GET /api/v1/devices/exclusions lists them")
-        }
+        ExclusionError::Unknown(_) => Problem::not_found(text)
+            .hint("`chappe device excluded` lists them (GET /api/v1/devices/exclusions over HTTP)"),
         ExclusionError::File(_) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, text)
             .hint("check the data directory's disk"),
     }
@@ -255,7 +254,7 @@ pub(super) async fn operate(
     let device = device.filter(|device| view.has_device(device));
     let device = device.ok_or_else(|| {
         Problem::not_found(format!("there is no device {key:?}"))
-            .hint("GET /api/v1/devices lists all devices")
+            .hint("`chappe device list` lists all devices (GET /api/v1/devices over HTTP)")
     })?;
     let names = || device.operations.iter().map(|one| one.name.as_str());
     if !names().any(|name| name == operation) {
@@ -287,7 +286,7 @@ fn replace_problem(error: &ReplaceError) -> Problem {
     let invalid = |text| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, text);
     match error {
         ReplaceError::Absent(_) => {
-            Problem::not_found(text).hint("GET /api/v1/devices lists the devices and their states")
+            Problem::not_found(text).hint("`chappe device list` lists the devices and their states (GET /api/v1/devices over HTTP)")
         }
         ReplaceError::Present(_) => Problem::new(StatusCode::CONFLICT, text)
             .hint("switch it off, or leave it out by `chappe device exclude --endpoint …`"),

@@ -380,6 +380,6 @@ fn unknown(app: &App, name: &str) -> Problem {
     let problem = Problem::not_found(format!("there is no link {name:?}"));
     match nearest(name, names.iter().map(String::as_str)) {
         Some(near) => problem.hint(format!("did you mean {near:?}?")),
-        None => problem.hint("GET /api/v1/links lists all links"),
+        None => problem.hint("`chappe link list` lists all links (GET /api/v1/links over HTTP)"),
     }
 }

@@ -231,11 +231,50 @@ fn restricted_problem(caller: &Caller, error: QueryError) -> Problem {
     }
 }
 
+/// The remedy for a statement that SQLite refuses.
+fn statement_hint(refusal: &str) -> Option<&'static str> {
+    let remedies = [
+        (
+            "no such table",
+            "each stream is a table: \"ward.bed1.ecg\" or ward_bed1_ecg; `chappe stream list` lists the streams",
+        ),
+        (
+            "no such column",
+            "`select * from TABLE limit 1` shows the columns of a table",
+        ),
+        (
+            "no such function",
+            "the functions are in /docs/reference/sql-functions.html of this node",
+        ),
+    ];
+    let no_select = [
+        "it is empty",
+        "incomplete input",
+        "syntax error",
+        "cannot modify",
+    ];
+    let found = remedies
+        .into_iter()
+        .find(|(part, _)| refusal.contains(part));
+    found.map(|(_, remedy)| remedy).or_else(|| {
+        let is_other = no_select.iter().any(|part| refusal.contains(part));
+        is_other.then_some(
+            "a query is one SELECT over streams, such as select * from ward_bed1_ecg limit 10",
+        )
+    })
+}
+
 fn query_problem(error: QueryError) -> Problem {
     let detail = error.to_string();
     match error {
-        QueryError::Statement { .. } => Problem::bad_request(detail)
-            .hint("each stream is a table: \"ward.bed1.ecg\" or ward_bed1_ecg"),
+        QueryError::Statement { .. } => {
+            let hint = statement_hint(&detail);
+            let problem = Problem::bad_request(detail);
+            match hint {
+                Some(hint) => problem.hint(hint),
+                None => problem,
+            }
+        }
         QueryError::Refused(_) => Problem::new(StatusCode::FORBIDDEN, detail)
             .hint("a query is one SELECT statement over streams"),
         QueryError::Interrupted => Problem::bad_request("the query was stopped at its time limit")

@@ -438,7 +438,9 @@ pub(super) fn unknown_stream(app: &App, caller: &Caller, name: &str) -> Problem 
     let problem = Problem::not_found(format!("there is no stream {name:?}"));
     match nearest(name, entries.iter().map(|(name, _)| name.as_str())) {
         Some(near) => problem.hint(format!("did you mean {near:?}?")),
-        None => problem.hint("GET /api/v1/streams lists all streams"),
+        None => {
+            problem.hint("`chappe stream list` lists all streams (GET /api/v1/streams over HTTP)")
+        }
     }
 }
 

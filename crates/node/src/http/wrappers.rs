@@ -170,7 +170,11 @@ fn unknown<R: Row, H: Handle>(table: &Table<R, H>, name: &str) -> Problem {
     let problem = Problem::not_found(format!("no {} {name:?} runs", R::NOUN));
     match nearest(name, all.iter().map(|one| one.peer().name.as_str())) {
         Some(near) if near != name => problem.hint(format!("did you mean {near:?}?")),
-        _ => problem.hint(format!("GET {} lists all {}s", R::PATH, R::NOUN)),
+        _ => problem.hint(format!(
+            "`chappe wrapper list` lists all {}s (GET {} over HTTP)",
+            R::NOUN,
+            R::PATH
+        )),
     }
 }
 

@@ -27,8 +27,7 @@ pub use columns::NotChecked;
 pub(crate) use commands::store as store_call;
 pub use files::{Checked, check};
 pub(crate) use preview::{Preview, PreviewError, begin as begin_preview, preview};
-use table::SensorError;
-pub(crate) use table::{Sensor, SensorState, Sensors};
+pub(crate) use table::{Sensor, SensorError, SensorState, Sensors};
 
 use crate::config::Problem;
 use crate::notices::NoticeKind;
@@ -108,8 +107,10 @@ impl Described for SensorFiles {
             hint: problem.hint,
         };
         if is_running {
-            app.sensors
-                .update(name, |sensor| sensor.error = Some(error));
+            app.sensors.update(name, |sensor| {
+                sensor.refused = Some(error.clone());
+                sensor.error = Some(error);
+            });
         } else {
             app.sensors.insert(Sensor {
                 name: name.to_owned(),

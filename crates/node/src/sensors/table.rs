@@ -24,6 +24,9 @@ pub(crate) struct Sensor {
     pub(crate) state: SensorState,
     /// Its error, when it failed.
     pub(crate) error: Option<SensorError>,
+    /// The fault of the present file, while what it described before runs.
+    #[serde(skip)]
+    pub(crate) refused: Option<SensorError>,
     /// Its statement.
     pub(crate) sql: String,
     /// The plan of the statement: `compiled`, or `SQLite` with the reason; null before it is bound.

@@ -217,7 +217,7 @@ impl Path<'_> {
                 .to_owned(),
         };
         let detail = format!(
-            "no device, stream, sensor or link has this name, and no message of such a device was \
+            "no device, stream, sensor, link, wrapper or exporter has this name, and no message of such a device was \
              dropped; {} devices are known",
             app.devices.all().len()
         );

@@ -55,7 +55,7 @@ impl Path<'_> {
                 self.add("link", name, HopState::Blocked, detail, hint);
             }
         }
-        if status.streams.is_empty() {
+        if status.streams.is_empty() && status.state == LinkState::Connected {
             let detail = "the origin offers no stream that the link selects";
             let hint = Some(format!(
                 "chappe link show {name} lists the streams that it selects"

@@ -40,15 +40,18 @@ pub(crate) enum SubjectKind {
     Link,
     /// A wrapper.
     Wrapper,
+    /// An exporter.
+    Exporter,
 }
 
 impl SubjectKind {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Stream,
         Self::Device,
         Self::Sensor,
         Self::Link,
         Self::Wrapper,
+        Self::Exporter,
     ];
 }
 
@@ -200,6 +203,10 @@ impl<'a> Path<'a> {
                 Some(wrapper) => self.wrapper_with_streams(&wrapper),
                 None => return false,
             },
+            SubjectKind::Exporter => match self.app.exporters.get(name) {
+                Some(exporter) => self.exporter_with_streams(&exporter),
+                None => return false,
+            },
         }
         true
     }
@@ -214,6 +221,9 @@ impl<'a> Path<'a> {
         known.sort();
         let near = nearest(name, known.iter().map(String::as_str));
         let hint = match near {
+            Some(near) if near == name => {
+                format!("something of another kind has this name: chappe why {name}")
+            }
             Some(near) => format!("did you mean {near:?}?"),
             None => "the console lists all names".to_owned(),
         };
@@ -221,6 +231,7 @@ impl<'a> Path<'a> {
             Some(SubjectKind::Sensor) => "sensor",
             Some(SubjectKind::Link) => "link",
             Some(SubjectKind::Wrapper) => "wrapper",
+            Some(SubjectKind::Exporter) => "exporter",
             _ => "stream",
         };
         let detail = format!("there is no {hop} of this name");
@@ -233,7 +244,7 @@ impl<'a> Path<'a> {
         is_visible.then(|| self.app.catalogue.get(name)).flatten()
     }
 
-    /// All names of streams, devices, sensors, wrappers and links.
+    /// All names of streams, devices, sensors, wrappers, exporters and links.
     fn names(&self) -> Vec<String> {
         let app = self.app;
         let streams = app.catalogue.by_current_name().into_iter();
@@ -247,6 +258,8 @@ impl<'a> Path<'a> {
                 .into_iter()
                 .map(|wrapper| wrapper.peer.name),
         );
+        let exporters = app.exporters.all().into_iter();
+        names.extend(exporters.map(|exporter| exporter.peer.name));
         let links = app.exchange.get().map(|exchange| exchange.links().list());
         names.extend(links.into_iter().flatten().map(|link| link.name));
         names

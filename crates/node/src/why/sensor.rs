@@ -7,7 +7,7 @@ use chappe_stream::{Descriptor, Selection, StreamQuery};
 use super::{HopState, Path};
 use crate::catalogue::Entry;
 use crate::config::nearest;
-use crate::sensors::{Sensor, SensorState};
+use crate::sensors::{Sensor, SensorError, SensorState};
 
 impl Path<'_> {
     /// A sensor with its sources and its output.
@@ -26,11 +26,14 @@ impl Path<'_> {
         let name = sensor.name.as_str();
         if sensor.state == SensorState::Failed {
             let error = sensor.error.clone().unwrap_or_default();
-            let line = error
-                .line
-                .map_or(String::new(), |line| format!(", line {line}"));
-            let detail = format!("{}{line}: {}", sensor.file, error.message);
+            let detail = in_file(sensor, &error);
             return self.add("sensor", name, HopState::Blocked, detail, error.hint);
+        }
+        if let Some(error) = &sensor.refused {
+            let fault = in_file(sensor, error);
+            let detail = format!("the version before the last change runs; {fault}");
+            let hint = error.hint.clone();
+            self.add("sensor", name, HopState::Degraded, detail, hint);
         }
         let described = Descriptor::parse(&sensor.file, &sensor.toml).ok();
         let sources = described.as_ref().map_or(&[][..], |it| &it.sources);
@@ -192,4 +195,14 @@ impl Path<'_> {
         };
         (text, Some(hint))
     }
+}
+
+/// The fault of a sensor's file, with its place.
+fn in_file(sensor: &Sensor, error: &SensorError) -> String {
+    let line = error.line.map_or(String::new(), |line| format!(":{line}"));
+    let key = error
+        .key
+        .as_ref()
+        .map_or(String::new(), |key| format!("{key}: "));
+    format!("{}{line}: {key}{}", sensor.file, error.message)
 }

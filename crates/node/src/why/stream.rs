@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-use chappe_stream::Timestamp;
+use chappe_stream::{Retention, Timestamp};
 
 use super::{HopState, Path};
 use crate::catalogue::Entry;
 use crate::clock::now;
-use crate::completeness;
+use crate::completeness::{self, Reader};
 use crate::links::link_name;
-use crate::wrappers::wrapper_name;
+use crate::wrappers::{FileFault, PeerState, PeerStatus, wrapper_name};
 
 /// Losses of the last day count; older ones are history.
 const RECENT: Duration = Duration::from_secs(86_400);
-/// A reader this near to a loss is in danger.
+/// A reader this near to a loss is in danger, if more than half of what retention keeps waits for it. Any reader of a
+/// fast stream is this near: one million elements last 1,000 s at 1 kHz.
 const DANGER_S: f64 = 3_600.0;
 
 impl Path<'_> {
@@ -74,15 +75,8 @@ impl Path<'_> {
         match entry.last_time() {
             _ if log.last() == 0 => {
                 let detail = "no element was ever stored";
-                let hint =
-                    "chappe watch DEVICE shows the values that its source sends, without this node";
-                self.add(
-                    "stream",
-                    name,
-                    HopState::Blocked,
-                    detail,
-                    Some(hint.to_owned()),
-                );
+                let hint = self.first_element(entry, name);
+                self.add("stream", name, HopState::Blocked, detail, Some(hint));
             }
             time => {
                 let time = time.map_or("an unknown time".to_owned(), |time| time.to_string());
@@ -95,7 +89,24 @@ impl Path<'_> {
             }
         }
         self.losses(entry);
-        self.readers(name);
+        self.readers(name, entry);
+    }
+
+    /// How an empty stream gets its first element.
+    fn first_element(&self, entry: &Entry, name: &str) -> String {
+        let source = entry.source();
+        let sensors = self.app.sensors.all();
+        let of_sensor = sensors.iter().find(|sensor| sensor.name == source);
+        match of_sensor {
+            Some(sensor) => format!(
+                "chappe try {} computes it from stored elements",
+                sensor.file
+            ),
+            None if self.app.devices.get(&source).is_some() => {
+                "chappe watch DEVICE shows what its source sends, without this node".to_owned()
+            }
+            None => format!("a stream of your own gets one from: chappe write {name} FIELD=VALUE"),
+        }
     }
 
     /// What the stream lost lately.
@@ -135,7 +146,7 @@ impl Path<'_> {
     }
 
     /// Those that read the stream.
-    fn readers(&mut self, stream: &str) {
+    fn readers(&mut self, stream: &str, entry: &Entry) {
         for reader in completeness::readers(self.app, Some(stream)) {
             let hop = match reader.kind {
                 "sensor" => "sensor",
@@ -147,7 +158,14 @@ impl Path<'_> {
                 None => String::new(),
             };
             let lag = reader.lag_elements;
-            let near = reader.seconds_left.is_some_and(|left| left < DANGER_S);
+            let near = is_near(&reader, entry.log.retention());
+            let exporter = Some(&reader).filter(|reader| reader.kind == "exporter");
+            let exporter = exporter.and_then(|reader| self.app.exporters.get(&reader.reader));
+            if let Some((detail, hint)) = exporter.and_then(|it| fault(&it.peer)) {
+                let detail = format!("{detail}; lags {lag} elements{left}");
+                self.add(hop, &reader.reader, HopState::Degraded, detail, Some(hint));
+                continue;
+            }
             let (state, detail, hint) = match (reader.missed_elements, lag) {
                 (0, 0) => (HopState::Ok, "has read all elements".to_owned(), None),
                 (0, _) if !near => (HopState::Ok, format!("lags {lag} elements{left}"), None),
@@ -166,5 +184,79 @@ impl Path<'_> {
             };
             self.add(hop, &reader.reader, state, detail, hint);
         }
+    }
+}
+
+/// Whether a reader is about to miss elements.
+fn is_near(reader: &Reader, retention: Retention) -> bool {
+    let is_soon = reader.seconds_left.is_some_and(|left| left < DANGER_S);
+    let is_behind = match (reader.by, reader.seconds_left, retention.age) {
+        (Some("age"), Some(left), Some(age)) => left < age.as_secs_f64() / 2.0,
+        _ => reader
+            .elements_left
+            .is_some_and(|left| reader.lag_elements > left),
+    };
+    is_soon && is_behind
+}
+
+/// Why an exporter does not deliver as its file says, with a hint.
+pub(super) fn fault(peer: &PeerStatus) -> Option<(String, String)> {
+    let show = || format!("chappe wrapper show {}", peer.name);
+    match (peer.state, &peer.error) {
+        (PeerState::Failed, error) => {
+            let error = error.clone().unwrap_or_default();
+            Some((error.message, error.hint.unwrap_or_else(show)))
+        }
+        (_, Some(error)) => Some((
+            earlier_version(peer, error),
+            error.hint.clone().unwrap_or_else(show),
+        )),
+        (PeerState::Trouble, None) => {
+            let reason = peer.reason.clone().unwrap_or_default();
+            Some((reason, peer.hint.clone().unwrap_or_else(show)))
+        }
+        (PeerState::Running | PeerState::Waiting, None) => None,
+    }
+}
+
+/// That the file of a wrapper or an exporter was changed, and is invalid since.
+pub(super) fn earlier_version(peer: &PeerStatus, error: &FileFault) -> String {
+    let line = error.line.map_or(String::new(), |line| format!(":{line}"));
+    let key = error
+        .key
+        .as_ref()
+        .map_or(String::new(), |key| format!("{key}: "));
+    let (file, message) = (&peer.file, &error.message);
+    format!("the version before the last change runs; {file}{line}: {key}{message}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_of_a_fast_stream_is_near_only_when_it_is_behind() {
+        let retention = Retention {
+            elements: Some(1_000),
+            age: Some(Duration::from_secs(600)),
+        };
+        let reader = |lag, left, seconds, by| Reader {
+            stream: "s".into(),
+            kind: "link",
+            reader: "r".into(),
+            read: 0,
+            lag_elements: lag,
+            missed_elements: 0,
+            elements_left: Some(left),
+            seconds_left: seconds,
+            by,
+        };
+        let near = |lag, left, seconds, by| is_near(&reader(lag, left, seconds, by), retention);
+        assert!(!near(1, 999, Some(1.0), Some("elements")));
+        assert!(near(900, 100, Some(1.0), Some("elements")));
+        assert!(!near(900, 100, Some(7_200.0), Some("elements")));
+        assert!(!near(1, 999, Some(599.0), Some("age")));
+        assert!(near(1, 999, Some(20.0), Some("age")));
+        assert!(!near(900, 100, None, None));
     }
 }

@@ -178,6 +178,13 @@ fn wrong_files_are_refused_by_line_key_and_hint() {
         ),
         ("name = ", 1, "", "", "config sample"),
         (
+            "[links]\nname = 'a'",
+            1,
+            "links",
+            "must be a list",
+            "[[links]]",
+        ),
+        (
             "[storage]\nx = 1",
             1,
             "storage",

@@ -232,3 +232,57 @@ fn a_lagging_link_and_its_distance_to_a_loss() {
         subscriber.shutdown().await.unwrap();
     });
 }
+
+#[test]
+fn a_wrong_change_of_a_running_sensor_and_a_name_that_becomes_free() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "name = \"mean\"\n[[source]]\nalias = \"t\"\nstream = \"ward.bed1\"\nwindow = 1\n\
+        [output]\nsql = \"select celsius from t\"\n[[output.field]]\nname = \"celsius\"\ntype = \"double\"\n";
+    write_sensor(directory.path(), "mean", text);
+    block(async {
+        let node = Node::start(config(directory.path())).await.unwrap();
+        let element = elements::element(1, vec![Value::Double(20.5)]);
+        node.store("ward.bed1", &schema(), &[element])
+            .await
+            .unwrap();
+        until("the sensor runs", || async {
+            get(&node, "/api/v1/virtual-sensors/mean").await.json()["state"] == "running"
+        })
+        .await;
+        write_sensor(directory.path(), "mean", &text.replace("window", "windw"));
+        until("the wrong change is seen", || async {
+            let answer = why(&node, "mean?kind=sensor").await;
+            let (hop, text) = obstacle(&answer);
+            hop == "sensor"
+                && text.contains("mean.toml:5: windw: unknown key | did you mean `window`?")
+        })
+        .await;
+        let answer = why(&node, "mean?kind=link").await;
+        assert!(obstacle(&answer).1.contains("of another kind"), "{answer}");
+        write_sensor(directory.path(), "mean", text);
+        until("the file is right again", || async {
+            let sensor = get(&node, "/api/v1/virtual-sensors/mean").await.json();
+            sensor["error"].is_null() && sensor["state"] == "running"
+        })
+        .await;
+        write_sensor(directory.path(), "twin", text);
+        until("the name is taken", || async {
+            get(&node, "/api/v1/virtual-sensors/twin").await.json()["state"] == "failed"
+        })
+        .await;
+        let file = |name: &str| {
+            directory
+                .path()
+                .join("sensors")
+                .join(format!("{name}.toml"))
+        };
+        std::fs::remove_file(file("mean")).unwrap();
+        until("the name is free", || async {
+            let sensor = get(&node, "/api/v1/virtual-sensors/mean").await.json();
+            let of = sensor["file"].as_str().unwrap_or_default();
+            of.ends_with("twin.toml") && sensor["state"] == "running"
+        })
+        .await;
+        node.shutdown().await.unwrap();
+    });
+}

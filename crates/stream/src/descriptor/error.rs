@@ -105,10 +105,18 @@ impl Place<'_> {
             let fault = DescriptorFault::UnknownKey;
             let hint = match nearest(unknown, known) {
                 Some(near) => format!("did you mean `{near}`?"),
+                None if known.is_empty() => {
+                    "compare it with the keys of its kind in the reference".to_owned()
+                }
                 None => format!("valid keys: {}", known.join(", ")),
             };
+            // Of a table whose keys come from several structs, serde knows neither the keys nor the place.
+            let at = match known.is_empty() {
+                true => self.line_of(unknown).unwrap_or(span.start),
+                false => span.start,
+            };
             let message = "unknown key".to_owned();
-            return self.error(fault, span.start, *unknown, message, Some(hint));
+            return self.error(fault, at, *unknown, message, Some(hint));
         }
         if message.starts_with("missing field") {
             let key = names.first().copied().unwrap_or_default();
@@ -131,6 +139,19 @@ impl Place<'_> {
             DescriptorFault::Syntax
         };
         self.error(fault, span.start, self.key_before(&span), message, hint)
+    }
+
+    /// Where the first line starts that sets a key.
+    fn line_of(&self, key: &str) -> Option<usize> {
+        let mut start = 0;
+        for line in self.text.split_inclusive('\n') {
+            let rest = line.trim_start().strip_prefix(key);
+            if rest.is_some_and(|rest| rest.trim_start().starts_with('=')) {
+                return Some(start);
+            }
+            start += line.len();
+        }
+        None
     }
 
     /// The key whose value starts at `span`: the text before the `=` on its line.

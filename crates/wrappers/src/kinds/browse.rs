@@ -133,10 +133,9 @@ pub(super) fn file(path: &str) -> Result<String, WrapperError> {
         .map_err(failed)?;
     let text = String::from_utf8_lossy(&bytes);
     let is_json = text.trim_start().starts_with('{');
-    let mut columns = if is_json {
-        json_columns(&text)
-    } else {
-        csv_columns(&text)
+    let (mut columns, mut options) = match is_json {
+        true => (json_columns(&text), Vec::new()),
+        false => csv_columns(&text),
     };
     if columns.is_empty() {
         return Err(WrapperError::peer(format!("{path} has no complete line")));
@@ -148,17 +147,22 @@ pub(super) fn file(path: &str) -> Result<String, WrapperError> {
     let format = if is_json { "json" } else { "csv" };
     let named = columns.iter().position(|(name, _)| name == "source_time");
     let time = named.or_else(|| columns.iter().position(|(_, found)| *found == Found::Time));
-    let time = match time.map(|at| columns.remove(at).0) {
-        None => String::new(),
+    match time.map(|at| columns.remove(at).0) {
+        None => {}
         Some(name) if is_json => {
-            format!(" time = {} ", quoted(&format!("$[{}]", json_quoted(&name))))
+            let path = format!("$[{}]", json_quoted(&name));
+            options.push(format!("time = {}", quoted(&path)));
         }
-        Some(name) => format!(" time = {} ", quoted(&name)),
+        Some(name) => options.push(format!("time = {}", quoted(&name))),
+    }
+    let options = match options.is_empty() {
+        true => String::new(),
+        false => format!(" {} ", options.join(", ")),
     };
     let mut toml = String::new();
     let path = quoted(path);
     let _ = writeln!(toml, "kind = \"file\"\npath = {path}");
-    let _ = writeln!(toml, "format = {{ {format} = {{{time}}} }}");
+    let _ = writeln!(toml, "format = {{ {format} = {{{options}}} }}");
     stream(&mut toml, &name_part(&name), None, &columns, is_json);
     Ok(toml)
 }
@@ -178,16 +182,47 @@ pub(super) fn json_columns(text: &str) -> Columns {
     columns
 }
 
-fn csv_columns(text: &str) -> Columns {
-    let mut lines = text
-        .split_inclusive('\n')
-        .filter(|line| line.ends_with('\n'));
+/// The columns of a CSV, and the options of its format that are not the default: the delimiter, by the first line, and
+/// a decimal comma, which a file with semicolons often has.
+fn csv_columns(text: &str) -> (Columns, Vec<String>) {
+    let lines = || {
+        let lines = text.split_inclusive('\n');
+        lines.filter(|line| line.ends_with('\n'))
+    };
+    let head = lines().next().unwrap_or_default();
+    let delimiter = match head.contains(',') {
+        true => ',',
+        false => [';', '\t']
+            .into_iter()
+            .find(|one| head.contains(*one))
+            .unwrap_or(','),
+    };
+    let mut options = Vec::new();
+    if delimiter != ',' {
+        options.push(format!("delimiter = {}", quoted(&delimiter.to_string())));
+    }
     let cells = |line: &str| -> Vec<String> {
-        let cells = line.trim_end_matches(['\r', '\n']).split(',');
+        let cells = line.trim_end_matches(['\r', '\n']).split(delimiter);
         cells
             .map(|cell| cell.trim().trim_matches('"').to_owned())
             .collect()
     };
+    let has_decimal_comma = |cell: &String| {
+        let parts = cell.split_once(',');
+        let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|it| it.is_ascii_digit());
+        parts.is_some_and(|(whole, rest)| {
+            is_digits(whole.trim_start_matches('-')) && is_digits(rest)
+        })
+    };
+    let is_comma = delimiter != ','
+        && lines()
+            .skip(1)
+            .flat_map(cells)
+            .any(|cell| has_decimal_comma(&cell));
+    if is_comma {
+        options.push("decimal = \",\"".to_owned());
+    }
+    let mut lines = lines();
     let names = lines.next().map(cells).unwrap_or_default();
     let mut columns = Columns::new();
     for name in &names {
@@ -199,10 +234,14 @@ fn csv_columns(text: &str) -> Columns {
     }
     for line in lines {
         for (name, cell) in names.iter().zip(cells(line)) {
+            let cell = match is_comma && has_decimal_comma(&cell) {
+                true => cell.replace(',', "."),
+                false => cell,
+            };
             note(&mut columns, name, Found::of_text(&cell));
         }
     }
-    columns
+    (columns, options)
 }
 
 /// The file of a wrapper of kind `sqlite`: its first table, and the others in comments.
@@ -371,6 +410,41 @@ mod tests {
                 "{toml}"
             );
         }
+    }
+
+    #[test]
+    fn semicolons_and_decimal_commas_are_seen() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.csv");
+        let described = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            file(path.to_str().unwrap()).unwrap()
+        };
+        let toml = described("n;celsius;note\r\n1;21,5;a\r\n2;-3,25;b,c\r\n");
+        assert!(
+            toml.contains(r#"{ csv = { delimiter = ";", decimal = "," } }"#),
+            "{toml}"
+        );
+        assert!(
+            toml.contains(r#"{ name = "celsius", type = "double" }"#),
+            "{toml}"
+        );
+        assert!(
+            toml.contains(r#"{ name = "note", type = "text" }"#),
+            "{toml}"
+        );
+        WrapperFile::parse(Path::new("x.toml"), &toml)
+            .unwrap()
+            .kind()
+            .unwrap();
+        let toml = described("n\tcelsius\n1\t21.5\n");
+        let table: toml::Table = toml.parse().unwrap();
+        assert_eq!(table["format"]["csv"]["delimiter"].as_str(), Some("\t"));
+        WrapperFile::parse(Path::new("x.toml"), &toml)
+            .unwrap()
+            .kind()
+            .unwrap();
+        assert!(described("n,x\n1,2\n").contains("{ csv = {} }"));
     }
 
     #[test]

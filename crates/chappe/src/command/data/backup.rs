@@ -77,10 +77,26 @@ pub(super) struct Copied {
     pub(super) sha256: String,
 }
 
+/// Whether a path that may not exist yet is inside a directory.
+fn is_inside(path: &Path, directory: &Path) -> bool {
+    let Ok(directory) = directory.canonicalize() else {
+        return false;
+    };
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let existing = path.ancestors().find_map(|one| one.canonicalize().ok());
+    existing.is_some_and(|existing| existing.starts_with(directory))
+}
+
 /// Copies both logs below `directory` to the new directory `to`, and the files with secrets if
 /// `with_secrets`.
 pub(crate) fn backup(directory: &Path, to: &Path, with_secrets: bool, json: bool) -> Outcome {
     let logs = logs(directory)?;
+    if is_inside(to, directory) {
+        let message = format!("{} is inside the data directory", to.display());
+        return Err(Failure::new(message)
+            .coded("backup_unusable")
+            .hint("name a directory outside of it, best on another disk"));
+    }
     new_directory(to)?;
     let (mut parts, mut reports) = (Vec::new(), Vec::new());
     for (name, path) in logs {
@@ -233,6 +249,28 @@ pub(super) fn sha256(path: &Path) -> io::Result<String> {
         match file.read(&mut buffer)? {
             0 => return Ok(hex_encode(context.finish().as_ref())),
             read => context.update(&buffer[..read]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_for_a_backup_is_compared_with_the_data() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        fs::create_dir(&data).unwrap();
+        for (to, inside) in [
+            (data.join("monday"), true),
+            (data.join("a/b"), true),
+            (data.join("../data/monday"), true),
+            (folder.path().join("data-monday"), false),
+            (data.join("../monday"), false),
+            (folder.path().join("monday/tuesday"), false),
+        ] {
+            assert_eq!(is_inside(&to, &data), inside, "{}", to.display());
         }
     }
 }

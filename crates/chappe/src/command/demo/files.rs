@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::output::{self, Failure};
+
 macro_rules! files {
     ($($path:literal),+ $(,)?) => {
         &[$(($path, include_str!(concat!("../../../demo/", $path)))),+]
@@ -29,15 +31,18 @@ const FILES: &[(&str, &str)] = files![
     "spare/electrocardiograph.toml",
 ];
 
-/// Writes the files below `folder`; returns the descriptions of devices.
-pub(crate) fn write(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+/// Writes the files below `folder` that are not there yet; returns the descriptions of devices.
+pub(crate) fn write(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut devices = Vec::new();
     for (name, text) in FILES {
         let path = folder.join(name);
         if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent)?;
+            output::folder(parent)?;
         }
-        std::fs::write(&path, text)?;
+        // What the user has changed stays: the next demonstration with this directory shows it.
+        if !path.exists() {
+            std::fs::write(&path, text).map_err(|error| output::refused("write", &path, &error))?;
+        }
         if name.starts_with("devices/") {
             devices.push(path);
         }
@@ -48,6 +53,18 @@ pub(crate) fn write(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_changed_file_stays() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let devices = write(folder.path()).expect("written");
+        std::fs::write(&devices[0], "changed").expect("written");
+        std::fs::remove_file(&devices[1]).expect("removed");
+        assert_eq!(write(folder.path()).expect("written"), devices);
+        let text = |path: &Path| std::fs::read_to_string(path).expect("read");
+        assert_eq!(text(&devices[0]), "changed");
+        assert_ne!(text(&devices[1]), "");
+    }
 
     #[test]
     fn every_demo_file_is_embedded() {

@@ -31,11 +31,11 @@ const SECOND_NODE_AFTER_MAX: Duration = Duration::from_secs(2);
 pub(crate) fn run(flags: Demo, json: bool) -> Outcome {
     let started = Instant::now();
     let folder = Folder::new(flags.data.as_deref())?;
-    let devices = files::write(&folder.path)?;
+    let devices = files::write(&folder.path).map_err(elsewhere)?;
     let config = configuration(&folder.path, &flags.listen)?;
     let runtime = chappe_node::runtime()?;
     runtime.block_on(async {
-        let node = super::serve::start(config).await?;
+        let node = super::serve::start(config).await.map_err(own_flag)?;
         let address = node.url();
         let mut plant = Plant::start(&devices, json)?;
         let (send_first, first) = oneshot::channel();
@@ -169,14 +169,32 @@ impl Folder {
         };
         std::fs::create_dir_all(&path).map_err(|error| cannot_make(&path, &error))?;
         let path = path.canonicalize()?;
+        if temporary {
+            output::remove_at_end(&path);
+        }
         Ok(Self { path, temporary })
     }
 }
 
 fn cannot_make(path: &Path, error: &std::io::Error) -> Failure {
-    output::refused("create", path, error).hint(
+    elsewhere(output::refused("create", path, error))
+}
+
+fn elsewhere(failure: Failure) -> Failure {
+    failure.hint(
         "name a directory that you can write, such as: chappe demo --data /dev/shm/chappe-demo",
     )
+}
+
+/// The failure of the node with the flag of this command: there is no `--set`.
+fn own_flag(failure: Failure) -> Failure {
+    match &failure.hint {
+        Some(hint) if hint.contains("--set http.listen=") => {
+            let hint = hint.replace("--set http.listen=", "chappe demo --listen ");
+            failure.hint(hint)
+        }
+        _ => failure,
+    }
 }
 
 /// Makes a directory with a random name below `parent`, for this user alone. An existing file, link

@@ -68,10 +68,18 @@ pub(crate) fn discovery_port() -> Check {
         return Check::new(name, State::Ok, "free");
     }
     let holders = holders(&inodes);
-    let who = if holders.is_empty() {
-        "another user's program".into()
-    } else {
-        holders.join(", ")
+    let own = std::process::id();
+    let others: Vec<_> = holders.iter().filter(|(pid, _)| *pid != own).collect();
+    if others.is_empty() && !holders.is_empty() {
+        return Check::new(name, State::Ok, "free, except for this command");
+    }
+    let others: Vec<_> = others
+        .iter()
+        .map(|(pid, command)| format!("{command} (pid {pid})"))
+        .collect();
+    let who = match others.is_empty() {
+        true => "another user's program".into(),
+        false => others.join(", "),
     };
     Check::new(name, State::Ok, format!("shared with {who}")).hint(
         "multicast reaches all of them, unicast only one: give each device on a host its own address",
@@ -79,13 +87,12 @@ pub(crate) fn discovery_port() -> Check {
 }
 
 /// Programs that hold one of these sockets, as far as this user may see.
-fn holders(inodes: &[String]) -> Vec<String> {
+fn holders(inodes: &[String]) -> Vec<(u32, String)> {
     let mut found = Vec::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let pid = process.file_name().to_string_lossy().into_owned();
-        if !pid.bytes().all(|byte| byte.is_ascii_digit()) {
+        let Ok(pid) = process.file_name().to_string_lossy().parse::<u32>() else {
             continue;
-        }
+        };
         let links = fs::read_dir(process.path().join("fd"))
             .into_iter()
             .flatten()
@@ -100,7 +107,7 @@ fn holders(inodes: &[String]) -> Vec<String> {
             });
         if holds {
             let command = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-            found.push(format!("{} (pid {pid})", command.trim()));
+            found.push((pid, command.trim().to_owned()));
         }
     }
     found

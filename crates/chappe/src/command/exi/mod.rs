@@ -4,7 +4,7 @@ mod flags;
 mod info;
 mod schema;
 
-use std::io::{IsTerminal, Read, Write};
+use std::io::{IsTerminal, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -144,11 +144,7 @@ fn read(file: &Path) -> Result<Vec<u8>, Failure> {
 
 fn write(file: &Path, bytes: &[u8]) -> Outcome {
     if file == Path::new("-") {
-        let mut out = std::io::stdout().lock();
-        // The reader has closed the pipe.
-        if out.write_all(bytes).and_then(|()| out.flush()).is_err() {
-            std::process::exit(0);
-        }
+        output::bytes(bytes);
         return Ok(());
     }
     std::fs::write(file, bytes).map_err(|error| {

@@ -38,6 +38,12 @@ fn writable(failure: Failure) -> Failure {
 }
 
 async fn export(flags: Export, json: bool) -> Outcome {
+    if flags.out == Path::new("-") {
+        let failure = Failure::new("--out - is no file").coded("argument_invalid");
+        return Err(failure.hint(
+            "name a file; chappe query --format csv 'select * from STREAM' prints elements",
+        ));
+    }
     let form = form(flags.format, &flags.out)?;
     let paths = paths(&flags.out, &flags.streams)?;
     let node = NodeClient::new(&flags.node)?;

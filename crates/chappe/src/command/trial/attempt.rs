@@ -164,6 +164,10 @@ fn print(descriptor: &Descriptor, streams: &[TrialStream], trial: &Trial, rows: 
     }
     if outputs == 0 && trial.failures.is_empty() {
         output::note(match trial.unused.is_empty() {
+            true if counters.inputs == 0 => {
+                "hint: there was no element to read: raise --last, wait until the stream has elements, or give \
+                 some with --input FILE.csv"
+            }
             true => {
                 "hint: no row was output: the window may be longer than the elements, or a condition of \
                  the statement excludes all; try more of them with --last"

@@ -28,7 +28,16 @@ pub(crate) use run::run as test;
 
 /// Reads a descriptor: GSN's, if the name of the file ends in `.xml`, else a TOML.
 fn descriptor(path: &Path) -> Result<Descriptor, Failure> {
-    let text = text_file::read(path, DESCRIPTOR_BYTES_MAX as u64)?;
+    let text =
+        text_file::read(path, DESCRIPTOR_BYTES_MAX as u64).map_err(|failure| {
+            match &*failure.error_code {
+                "file_unreadable" => failure.hint(
+                    "name the file of the descriptor, such as sensors/NAME.toml; \
+                 chappe new sensor NAME --from STREAM writes one",
+                ),
+                _ => failure,
+            }
+        })?;
     let name = path.display().to_string();
     let is_xml = path.extension().is_some_and(|ending| ending == "xml");
     let read = match is_xml {

@@ -90,11 +90,13 @@ fn files(at: &Path) -> Result<(Vec<PathBuf>, Vec<String>), Failure> {
     if std::fs::metadata(at).map_err(wrong)?.is_file() {
         return match at.to_string_lossy().ends_with(ENDING) {
             true => Ok((vec![at.to_owned()], Vec::new())),
-            false => Err(
-                Failure::new(format!("{} is not NAME{ENDING}", at.display()))
-                    .coded("argument_invalid")
-                    .hint("name the file of expectations, or the directory"),
-            ),
+            false => {
+                let beside = at.with_extension("").display().to_string() + ENDING;
+                let failure = Failure::new(format!("{} is not NAME{ENDING}", at.display()));
+                Err(failure.coded("argument_invalid").hint(format!(
+                    "name the file of expectations, chappe test {beside}, or the directory"
+                )))
+            }
         };
     }
     let mut files = Vec::new();

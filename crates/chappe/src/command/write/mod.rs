@@ -59,6 +59,7 @@ async fn write(flags: Write, json: bool) -> Outcome {
         totals: Totals::default(),
         batch: Batch::new(format),
         next: 1,
+        is_input: flags.values.is_empty(),
         printed: 0,
         started: Instant::now(),
         shown: Instant::now(),
@@ -71,7 +72,16 @@ async fn write(flags: Write, json: bool) -> Outcome {
         writer
             .split(&mut Splitter::new(format), text.as_bytes(), true)
             .await?;
-        writer.flush().await?;
+        writer.flush().await.map_err(|failure| {
+            // The row that was made of the values has a header, the command line has none.
+            match failure.message.strip_prefix("the header: ") {
+                Some(reason) => Failure {
+                    message: reason.to_owned(),
+                    ..failure
+                },
+                None => failure,
+            }
+        })?;
     }
     writer.end(&flags.stream, json)
 }
@@ -135,6 +145,8 @@ struct Writer {
     batch: Batch,
     /// The number of the next record.
     next: u64,
+    /// Whether the elements have lines; those of the command line have none.
+    is_input: bool,
     printed: u64,
     started: Instant,
     shown: Instant,
@@ -208,7 +220,9 @@ impl Writer {
 
     fn print_refusal(&mut self, line: u64, reason: &str) {
         self.printed += 1;
-        if self.printed <= PRINTED_MAX {
+        if !self.is_input {
+            output::note(format_args!("refused: {reason}"));
+        } else if self.printed <= PRINTED_MAX {
             output::note(format_args!("line {line}: {reason}"));
         }
     }

@@ -98,7 +98,7 @@ pub(super) async fn write(
     if source != written::SOURCE {
         let detail = format!("the stream {name:?} is written by {source}");
         let problem = Problem::new(StatusCode::CONFLICT, detail)
-            .hint("write a stream that was defined by POST /api/v1/streams");
+            .hint("write a stream that was defined with `chappe stream create` (POST /api/v1/streams over HTTP)");
         return Err(problem.into_response());
     }
     let format = format(&headers).map_err(refuse)?;

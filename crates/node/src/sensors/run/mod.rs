@@ -41,13 +41,13 @@ use super::dropped::Dropped;
 use super::facts::entities;
 use super::inline;
 use super::progress::Progress;
-use crate::catalogue::{self, Entry};
+use crate::catalogue::{self, CatalogueError, Entry};
 use crate::clock;
 use crate::shared::App;
 use bind::Rebinding;
 use evaluate::continued;
 use follow::next_batch;
-use running::{Running, fail};
+use running::{Running, fail, fail_with};
 
 /// Time between two flushes of progress.
 const FLUSH_PERIOD: Duration = Duration::from_secs(1);
@@ -67,7 +67,12 @@ pub(super) async fn run(
         .await;
     let entry = match made {
         Ok(entry) => entry,
-        Err(error) => return fail(&app, &name, error.to_string()),
+        Err(error) => {
+            let is_taken = matches!(error, CatalogueError::Taken { .. });
+            let hint = "give the sensor another name, or set `stream` under [output]";
+            let hint = is_taken.then(|| hint.to_owned());
+            return fail_with(&app, &name, error.to_string(), hint);
+        }
     };
     let letters = match dead_letters::open(&app, &descriptor).await {
         Ok(letters) => letters,

@@ -83,16 +83,21 @@ impl Running {
         });
         self.app.sensors.update(&self.name, |sensor| {
             sensor.state = state;
-            sensor.error = error;
+            sensor.error = error.or_else(|| sensor.refused.clone());
         });
     }
 }
 
 pub(super) fn fail(app: &App, name: &str, message: String) {
+    fail_with(app, name, message, None);
+}
+
+pub(super) fn fail_with(app: &App, name: &str, message: String, hint: Option<String>) {
     app.sensors.update(name, |sensor| {
         sensor.state = SensorState::Failed;
         sensor.error = Some(SensorError {
             message,
+            hint,
             ..SensorError::default()
         });
     });
