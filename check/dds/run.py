@@ -24,9 +24,11 @@ from idl import generate  # noqa: E402
 INSIDE = "CHAPPE_DDS_INSIDE"
 HERE = pathlib.Path(__file__).resolve().parent
 DOMAIN = "11"
-SIZES = [5_000, 100_000, 200_000]
+# One is no multiple of four, and in fragments.
+SIZES = [5_000, 100_001, 200_000]
 COUNT = 500
 ELEMENTS = 400
+TURNS = 20_000
 # Loopback has no multicast: participants are looked for at its address.
 CYCLONE = """<CycloneDDS><Domain><General><Interfaces><NetworkInterface name="lo" multicast="false"/></Interfaces>
 <AllowMulticast>false</AllowMulticast></General><Discovery><ParticipantIndex>auto</ParticipantIndex>

@@ -646,8 +646,11 @@ int64_t chappe_write(struct chappe_end *end, int32_t encoding, const uint8_t *by
     struct sample *sample = sample_new(end->type, SDK_DATA, (uint32_t)size + HEAD);
     if (sample == NULL)
         return DDS_RETCODE_OUT_OF_RESOURCES;
+    uint32_t padding = (4u - (uint32_t)size % 4u) % 4u;
     sample->cdr[1] = (uint8_t)encoding;
-    sample->cdr[3] = (uint8_t)((4u - size % 4u) % 4u); /* bytes of padding */
+    sample->cdr[3] = (uint8_t)padding;
+    /* The library pads a sample that it sends whole, and not one that it sends in fragments. */
+    sample->size += padding;
     memcpy(sample->cdr + HEAD, bytes, size);
     sample->number = end->written + 1;
     int32_t result = dds_writecdr(end->entity, &sample->c); /* takes the reference */
