@@ -187,6 +187,30 @@ fn samples_of_any_length_arrive_whole() {
     }
 }
 
+/// A node may read a topic of any type to which it also writes.
+#[test]
+fn a_topic_has_ends_of_several_encodings_in_one_participant() {
+    let config = config(24);
+    let mut here = open(&config).unwrap();
+    let topic = topic("encodings");
+    let mut writer = here.writer(&topic, &Qos::reliable_writer(8)).unwrap();
+    let any = Topic {
+        type_name: String::new(),
+        ..topic
+    };
+    let mut reader = here.reader(&any, &Qos::reliable_reader(8)).unwrap();
+    let (mut events, mut got) = (Vec::new(), Vec::new());
+    until(&mut [&mut here], &mut events, |_| {
+        reader.take(usize::MAX, &mut got).unwrap();
+        writer.matched() == 1
+    });
+    writer.write(&Octets::default().payload()).unwrap();
+    until(&mut [&mut here], &mut events, |_| {
+        reader.take(usize::MAX, &mut got).unwrap();
+        got.len() == 1
+    });
+}
+
 /// A reader acknowledges samples for which it has no room, and drops the oldest (docs/reference/dds.md).
 #[test]
 fn a_full_reader_counts_all_samples_that_it_drops() {

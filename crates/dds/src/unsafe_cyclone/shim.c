@@ -555,7 +555,12 @@ static dds_entity_t topic(dds_entity_t participant, const char *name, const char
                             of->is_keyless ? DDSI_SERTYPE_FLAG_TOPICKIND_NO_KEY : 0);
     made->allowed_data_representation =
         DDS_DATA_REPRESENTATION_FLAG_XCDR1 | (of->any_encoding ? DDS_DATA_REPRESENTATION_FLAG_XCDR2 : 0);
-    dds_entity_t entity = dds_create_topic_sertype(participant, name, &made, NULL, NULL, NULL);
+    /* The same one for all: a participant has the quality of a topic once, whatever types and encodings its ends have. */
+    dds_data_representation_id_t encoding = DDS_DATA_REPRESENTATION_XCDR1;
+    dds_qos_t *qos = dds_create_qos();
+    dds_qset_data_representation(qos, 1, &encoding);
+    dds_entity_t entity = dds_create_topic_sertype(participant, name, &made, qos, NULL, NULL);
+    dds_delete_qos(qos);
     if (entity < 0) {
         ddsi_sertype_unref(made);
         return entity;
