@@ -335,6 +335,7 @@ struct chappe_end {
     int64_t written;
     int64_t acknowledged; /* the last number read */
     bool awaits;          /* whether a reader lacked samples then */
+    uint32_t readers;     /* matched readers of other participants then */
 };
 
 struct chappe_sample {
@@ -707,12 +708,20 @@ int64_t chappe_acknowledged(struct chappe_end *end)
     atomic_store(&end->hook->was_called, false);
     int64_t through = DDS_RETCODE_ALREADY_DELETED;
     struct ddsi_writer *writer = writer_lock(end);
-    if (writer != NULL)
+    if (writer != NULL) {
         through = (int64_t)ddsi_writer_max_drop_seq(writer);
+        end->readers = writer->num_readers;
+    }
     writer_unlock(writer);
     end->acknowledged = through;
     end->awaits = through >= 0 && through < end->written;
     return through;
+}
+
+/* Returns the number of matched readers of other participants when that number was read. */
+uint32_t chappe_readers(const struct chappe_end *end)
+{
+    return end->readers;
 }
 
 /* Writes an identification of each operation that a thread of the library runs in the domain at present, up to `most`, and
