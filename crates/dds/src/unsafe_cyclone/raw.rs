@@ -81,6 +81,7 @@ unsafe extern "C" {
         found: *mut i32,
     ) -> i32;
     pub(super) fn chappe_domain_number(domain: i32, number: u32) -> i32;
+    pub(super) fn chappe_received_bytes(participant: i32) -> u64;
     pub(super) fn chappe_participant_exists(participant: i32) -> i32;
     pub(super) fn chappe_forget(reader: i32, guid: *const u8) -> i32;
     pub(super) fn chappe_forget_end(reader: i32, guid: *const u8, writes: i32) -> i32;

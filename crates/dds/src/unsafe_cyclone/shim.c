@@ -877,6 +877,23 @@ int32_t chappe_participant_exists(dds_entity_t participant)
     return exists;
 }
 
+/* In the library's `ddsi_radmin.c`, of which `build.rs` makes it a part. */
+extern uint64_t chappe_held_bytes(const struct ddsi_rbufpool *pool);
+
+/* The bytes of the buffers that hold received packets. */
+uint64_t chappe_received_bytes(dds_entity_t participant)
+{
+    struct dds_entity *pinned;
+    struct ddsi_domaingv *domain = domain_pin(participant, &pinned);
+    if (domain == NULL)
+        return 0;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < domain->n_recv_threads; i++)
+        bytes += chappe_held_bytes(domain->recv_threads[i].arg.rbpool);
+    dds_entity_unpin(pinned);
+    return bytes;
+}
+
 /* Removes a remote participant. Returns 0 if there is none. */
 int32_t chappe_forget(dds_entity_t reader, const uint8_t guid[16])
 {
