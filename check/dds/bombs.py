@@ -3,19 +3,23 @@
 1. A question about a type of sequences within each other, 6 bytes for each: up to the limit it is answered, beyond it is
    dropped. The participant continues.
 2. Fragments of a sample that claims 600 MB and never ends: none is kept.
+3. Whole samples of 4 MB after one that never comes: a node keeps them up to a limit, and then starts its participant again.
 
     python3 check/dds/bombs.py CHAPPE
 
 Runs as root on Linux, in a network namespace of its own with nothing but loopback.
 """
 
+import json
 import os
 import pathlib
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
+import urllib.request
 
 sys.dont_write_bytecode = True
 from rtps import ECLIPSE, TYPE_LOOKUP_ENDS, announcement, message, submessage  # noqa: E402
@@ -33,14 +37,17 @@ FRAGMENT = 60_000
 LEVELS = [40_000, 100_000]
 CLAIMED, SENT = 600_000_000, 300_000_000
 GROWTH_MAX_KB = 16 * 1024
+# A sample of this many fragments is one that a participant takes. It keeps 256 MiB, and what comes within a second.
+FRAGMENTS, KEPT_SAMPLES = 66, 120
+KEPT_GROWTH_MAX_KB = 420 * 1024
 
 
-def heartbeat(count: int) -> bytes:
-    return message(PREFIX, submessage(0x07, READER + WRITER + struct.pack("<iIiII", 0, 1, 0, 1, count)))
+def heartbeat(count: int, last: int = 1) -> bytes:
+    return message(PREFIX, submessage(0x07, READER + WRITER + struct.pack("<iIiII", 0, 1, 0, last, count)))
 
 
-def fragment(number: int, part: bytes, total: int) -> bytes:
-    where = struct.pack("<iIIHHI", 0, 1, number, 1, FRAGMENT, total)
+def fragment(number: int, part: bytes, total: int, sample: int = 1) -> bytes:
+    where = struct.pack("<iIIHHI", 0, sample, number, 1, FRAGMENT, total)
     return message(PREFIX, submessage(0x16, struct.pack("<HH", 0, 28) + READER + WRITER + where + part))
 
 
@@ -69,6 +76,38 @@ def question(levels: int) -> bytes:
 def resident_kb(process: subprocess.Popen) -> int:
     text = pathlib.Path(f"/proc/{process.pid}/status").read_text()
     return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmRSS"))
+
+
+def keep(chappe: str) -> tuple[int, int]:
+    """The restarts of a node's participant, and what its memory has grown by, in kB."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = pathlib.Path(folder)
+        (place / "node.toml").write_text(f"[http]\nlisten = \"127.0.0.1:0\"\n[discovery]\nenabled = false\n[dds]\n"
+                                         f"domain = {DOMAIN}\n")
+        (place / "wrappers").mkdir()
+        (place / "wrappers" / "any.toml").write_text('kind = "dds_any"\ntopic = "any"\n')
+        node = subprocess.Popen([chappe, "serve", str(place / "node.toml"), "--json"], stdout=subprocess.PIPE, text=True)
+        try:
+            url = json.loads(node.stdout.readline())["address"].rstrip("/")
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+                stranger.bind(("127.0.0.1", OWN_PORT))
+                for _ in range(30):
+                    stranger.sendto(announcement(PREFIX, "127.0.0.1", OWN_PORT, TYPE_LOOKUP_ENDS), VICTIM)
+                    time.sleep(0.1)
+                before = most = resident_kb(node)
+                stranger.sendto(heartbeat(1, 2 + KEPT_SAMPLES), VICTIM)
+                time.sleep(0.3)
+                for sample in range(2, 2 + KEPT_SAMPLES):
+                    for number in range(1, FRAGMENTS + 1):
+                        stranger.sendto(fragment(number, bytes(FRAGMENT), FRAGMENTS * FRAGMENT, sample), VICTIM)
+                        time.sleep(0.0005)
+                    most = max(most, resident_kb(node))
+            time.sleep(3)
+            status = json.loads(urllib.request.urlopen(f"{url}/api/v1/dds", timeout=60).read())
+            return status["participant"]["restarts"], most - before
+        finally:
+            node.kill()
+            node.wait()
 
 
 def exchange(chappe: str, send) -> tuple[bool, int]:
@@ -125,6 +164,10 @@ def main(chappe: str) -> None:
     lives, grown = exchange(chappe, claim)
     report(lives and grown < GROWTH_MAX_KB, f"{SENT // 1_000_000} MB of a sample that claims {CLAIMED // 1_000_000} MB "
            f"take {grown} kB")
+    restarts, grown = keep(chappe)
+    report(restarts >= 1 and grown < KEPT_GROWTH_MAX_KB,
+           f"{KEPT_SAMPLES * FRAGMENTS * FRAGMENT // 1_000_000} MB of samples after a gap take {grown} kB, with {restarts} "
+           "restarts of the participant")
     sys.exit(failed)
 
 

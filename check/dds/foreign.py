@@ -3,6 +3,7 @@ have (keys, enumerations, appendable and mutable structs, sequences of structs).
 
     foreign.py imu DOMAIN COUNT                   writes rt/imu, in version 1 of CDR
     foreign.py pose DOMAIN COUNT PARTITION        writes lab/pose, in version 2, the only one for its types in Cyclone DDS
+    foreign.py turns DOMAIN COUNT                 writes lab/turns: two types in turn at first, then many samples of one
     foreign.py read-imu DOMAIN COUNT              reads rt/imu_back and compares the samples with those of rt/imu
     foreign.py read-pose DOMAIN COUNT PARTITION   the same of lab/pose_back, whose `path` is empty
 
@@ -24,6 +25,7 @@ from cyclonedds.topic import Topic
 from cyclonedds.util import duration
 
 PATIENCE_S = 120
+TURNS = 200
 
 
 @dataclass
@@ -121,12 +123,44 @@ def pose(number: int) -> Pose:
                 path=[Point(x=1.0, y=2.0)] * (number % 3))
 
 
-def write(writer: DataWriter, samples) -> None:
+@dataclass
+@annotate.final
+class Turn(IdlStruct, typename="lab.Turn"):
+    count: types.int32
+
+
+@dataclass
+@annotate.final
+class LongTurn(IdlStruct, typename="lab.LongTurn"):
+    count: types.int32
+    more: types.float64
+
+
+def turns(participant: DomainParticipant, qos: Qos, count: int) -> None:
+    short, long = (DataWriter(participant, Topic(participant, "lab/turns", kind), qos=qos) for kind in (Turn, LongTurn))
+    for writer in (short, long):
+        await_reader(writer)
+    for number in range(count):
+        if number < TURNS and number % 2:
+            long.write(LongTurn(count=number, more=0.5))
+        else:
+            short.write(Turn(count=number))
+    if not all(writer.wait_for_acks(duration(seconds=PATIENCE_S)) for writer in (short, long)):
+        sys.exit("not all is acknowledged")
+    print(f"written {count}", flush=True)
+    sys.stdin.read()
+
+
+def await_reader(writer: DataWriter) -> None:
     end = time.monotonic() + PATIENCE_S
     while not writer.get_matched_subscriptions():
         if time.monotonic() > end:
             sys.exit("no reader is there")
         time.sleep(0.01)
+
+
+def write(writer: DataWriter, samples) -> None:
+    await_reader(writer)
     count = 0
     for sample in samples:
         writer.write(sample)
@@ -160,6 +194,8 @@ def main(what: str, domain: str, count: str, partition: str = "") -> None:
               Policy.Durability.TransientLocal, representation,
               Policy.DurabilityService(0, Policy.History.KeepAll, -1, -1, -1))
     partitions = Qos(Policy.Partition([partition])) if partition else Qos()
+    if what == "turns":
+        return turns(participant, qos, int(count))
     topic_name, kind, make = ("rt/imu", Imu, imu) if name == "imu" else ("lab/pose", Pose, pose)
     samples = [make(number) for number in range(1, int(count) + 1)]
     if name == what:

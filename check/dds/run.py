@@ -24,9 +24,11 @@ from idl import generate  # noqa: E402
 INSIDE = "CHAPPE_DDS_INSIDE"
 HERE = pathlib.Path(__file__).resolve().parent
 DOMAIN = "11"
-SIZES = [5_000, 100_000, 200_000]
+# One is no multiple of four, and in fragments.
+SIZES = [5_000, 100_001, 200_000]
 COUNT = 500
 ELEMENTS = 400
+TURNS = 20_000
 # Loopback has no multicast: participants are looked for at its address.
 CYCLONE = """<CycloneDDS><Domain><General><Interfaces><NetworkInterface name="lo" multicast="false"/></Interfaces>
 <AllowMulticast>false</AllowMulticast></General><Discovery><ParticipantIndex>auto</ParticipantIndex>
@@ -220,6 +222,7 @@ def foreign(chappe: str, work: pathlib.Path) -> None:
             ("imu", f'topic = "/imu"\ntime = "header.stamp"\nqos = {{ {keep} }}'),
             ("pose", f'topic = "lab/pose"\nidl = "pose.idl"\nqos = {{ {keep}, partitions = ["north"] }}'),
             ("other", f'topic = "lab/pose"\nidl = "other.idl"\nqos = {{ {keep}, partitions = ["north"] }}'),
+            ("turns", f'topic = "lab/turns"\nqos = {{ {keep}, max_samples = 65536 }}'),
             ("south", f'topic = "lab/pose"\nqos = {{ {keep}, partitions = ["south"] }}')]:
         (directory / "wrappers" / f"{name}.toml").write_text(f'kind = "dds_any"\n{text}\n')
     (directory / "exporters").mkdir()
@@ -264,6 +267,14 @@ def foreign(chappe: str, work: pathlib.Path) -> None:
         expect(other["malformed"] == 40, f"a type other than the file's is refused: {other['malformed']}")
         letters = get(f"{url}/api/v1/wrappers/other/dead-letters")
         expect("extra.load: announced as int16, expected int32" in letters, "the member that differs is named")
+        writers.append(start("turns", DOMAIN, str(TURNS)))
+        expect(writers[-1].stdout.readline().strip() == f"written {TURNS}", "Cyclone wrote two types on one topic")
+        last = lambda: json.loads(once_defined(f"{url}/api/v1/streams/turns"))["last"]
+        end = time.monotonic() + 60
+        while last() < TURNS and time.monotonic() < end:
+            time.sleep(0.1)
+        restarts = json.loads(get(f"{url}/api/v1/wrappers/turns"))["restarts"]
+        expect((last(), restarts) == (TURNS, 0), f"{last()} of {TURNS} are stored, with {restarts} restarts")
         back(url, start)
         tools(chappe)
     finally:

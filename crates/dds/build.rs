@@ -95,7 +95,54 @@ struct Change {
 /// The public key of `DH+MODP-2048-256`, with OpenSSL 3.
 const KEY_FILE: &str = "src/security/builtin_plugins/authentication/src/auth_utils.c";
 
-const CHANGES: [Change; 6] = [
+/// The memory of received packets.
+const RECEIVED_FILE: &str = "src/core/ddsi/src/ddsi_radmin.c";
+
+const CHANGES: [Change; 10] = [
+    // Counts the buffers that hold received packets: those of samples that are not complete, or not the next ones. A stranger
+    // decides about their number. `shim.c` reads it.
+    Change {
+        file: RECEIVED_FILE,
+        before: "  const struct ddsrt_log_cfg *logcfg;
+  bool trace;
+#ifndef NDEBUG
+  /* Thread that owns",
+        after: "  const struct ddsrt_log_cfg *logcfg; ddsrt_atomic_uint32_t held;
+  bool trace;
+#ifndef NDEBUG
+  /* Thread that owns",
+    },
+    Change {
+        file: RECEIVED_FILE,
+        before: "  rbp->logcfg = logcfg;
+",
+        after: "  rbp->logcfg = logcfg; ddsrt_atomic_st32 (&rbp->held, 0);
+",
+    },
+    Change {
+        file: RECEIVED_FILE,
+        before: "  rb->rbufpool = rbp;
+",
+        after: "  rb->rbufpool = rbp; ddsrt_atomic_inc32 (&rbp->held);
+",
+    },
+    Change {
+        file: RECEIVED_FILE,
+        before: "    ddsrt_free (rbuf);
+  }
+}
+",
+        after: "    ddsrt_atomic_dec32 (&rbp->held), ddsrt_free (rbuf);
+  }
+}
+
+uint64_t chappe_held_bytes (const struct ddsi_rbufpool *rbp);
+uint64_t chappe_held_bytes (const struct ddsi_rbufpool *rbp)
+{
+  return (uint64_t) ddsrt_atomic_ld32 (&rbp->held) * rbp->rbuf_size;
+}
+",
+    },
     // The most bytes of a message about types. The library reads types within each other by recursion, so that a longer one
     // from anybody ends the program.
     Change {

@@ -153,6 +153,64 @@ fn samples_of_a_batched_writer_arrive_after_a_flush_and_outlive_the_participants
     }
 }
 
+/// The bytes of a sample need not be a multiple of four, whether it fits a datagram or not.
+#[test]
+fn samples_of_any_length_arrive_whole() {
+    let config = config(22);
+    let mut here = open(&config).unwrap();
+    let mut there = open(&config).unwrap();
+    let topic = topic("lengths");
+    let mut writer = here.writer(&topic, &Qos::reliable_writer(64)).unwrap();
+    let mut reader = there.reader(&topic, &Qos::reliable_reader(64)).unwrap();
+    let mut events = Vec::new();
+    until(&mut [&mut here, &mut there], &mut events, |_| {
+        writer_is_matched(&*writer, &*reader)
+    });
+    let lengths: Vec<usize> = [1, 1_000, 70_000, 200_000]
+        .into_iter()
+        .flat_map(|length| length..length + 4)
+        .collect();
+    for length in &lengths {
+        let bytes = vec![*length as u8; *length];
+        let payload = Octets::default().payload_with(&bytes);
+        writer.write(&payload).unwrap();
+    }
+    let mut got: Vec<Sample> = Vec::new();
+    until(&mut [&mut here, &mut there], &mut events, |_| {
+        reader.take(usize::MAX, &mut got).unwrap();
+        got.len() == lengths.len()
+    });
+    for (sample, length) in got.iter().zip(lengths) {
+        let octets = Octets::read(&sample.payload).unwrap().octets;
+        assert_eq!(octets.len(), length);
+        assert!(octets.iter().all(|byte| *byte == length as u8));
+    }
+}
+
+/// A node may read a topic of any type to which it also writes.
+#[test]
+fn a_topic_has_ends_of_several_encodings_in_one_participant() {
+    let config = config(24);
+    let mut here = open(&config).unwrap();
+    let topic = topic("encodings");
+    let mut writer = here.writer(&topic, &Qos::reliable_writer(8)).unwrap();
+    let any = Topic {
+        type_name: String::new(),
+        ..topic
+    };
+    let mut reader = here.reader(&any, &Qos::reliable_reader(8)).unwrap();
+    let (mut events, mut got) = (Vec::new(), Vec::new());
+    until(&mut [&mut here], &mut events, |_| {
+        reader.take(usize::MAX, &mut got).unwrap();
+        writer.matched() == 1
+    });
+    writer.write(&Octets::default().payload()).unwrap();
+    until(&mut [&mut here], &mut events, |_| {
+        reader.take(usize::MAX, &mut got).unwrap();
+        got.len() == 1
+    });
+}
+
 /// A reader acknowledges samples for which it has no room, and drops the oldest (docs/reference/dds.md).
 #[test]
 fn a_full_reader_counts_all_samples_that_it_drops() {

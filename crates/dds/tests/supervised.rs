@@ -322,6 +322,47 @@ fn a_reader_in_a_process() {
     }
 }
 
+/// A writer without the readers that it needs counts nothing as acknowledged, although the library does.
+#[test]
+fn samples_that_a_reader_lacked_when_it_left_are_sent_again() {
+    const COUNT: u64 = 10;
+    let _one = ONE.lock();
+    let config = participant(6);
+    let here = supervisor(&config);
+    let outlet = outlet(&here, 1, Stalled::Wait);
+    let other = Other::start("a_reader_in_a_process", config.domain);
+    let matched = || here.status().writers[0].end.matched;
+    let until = async |what: &dyn Fn() -> bool| {
+        while !what() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let mut progress = outlet.progress();
+    let again = block_on(async {
+        until(&|| matched() == 1).await;
+        other.signal("-STOP");
+        let lacking = async {
+            until(&|| here.status().writers[0].unacknowledged == COUNT).await;
+            drop(other);
+            // When its lease of ten seconds has passed.
+            until(&|| matched() == 0).await;
+        };
+        tokio::select! {
+            () = send_all(&outlet, COUNT) => unreachable!("the reader is stopped"),
+            () = lacking => {}
+        }
+        progress.wait_for(|now| now.generation == 2).await.unwrap();
+        assert_eq!(outlet.status().acknowledged, 0);
+        let there = supervisor(&config);
+        let mut inlet = inlet(&there);
+        let both = async { tokio::join!(receive_all(&mut inlet, COUNT), send_all(&outlet, COUNT)) };
+        both.await.0
+    });
+    // The writer keeps samples for late readers.
+    assert!(again <= COUNT, "{again}");
+    assert_eq!(outlet.status().given_up, COUNT);
+}
+
 #[test]
 fn a_stalled_reader_does_not_delay_the_others() {
     let _one = ONE.lock();

@@ -22,6 +22,8 @@ const TYPES_MAX: usize = 8;
 const WRITERS_MAX: usize = 1_024;
 /// How long a type is waited for; reason: a lost request is repeated within a second, and a writer that answers none has none.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The most bytes of samples whose types are waited for; reason: a writer that does not answer decides about them.
+const WAITING_BYTES_MAX: usize = 64 << 20;
 /// The interval of looking for a requested type; reason: the library reports no event.
 const INTERVAL: Duration = Duration::from_millis(20);
 /// Writers whose types are looked for at once; reason: each takes some microseconds, and a thousand could be made up.
@@ -40,6 +42,7 @@ pub(super) struct AnyReader {
     readers: Vec<Typed>,
     /// Samples of writers whose type is requested: as many as the reader holds.
     waiting: VecDeque<Sample>,
+    waiting_bytes: usize,
     dropped: u64,
     /// Lost samples of readers that were given up.
     lost_before: u64,
@@ -103,6 +106,7 @@ impl AnyReader {
             writers: BTreeMap::new(),
             readers: Vec::new(),
             waiting: VecDeque::new(),
+            waiting_bytes: 0,
             dropped: 0,
             lost_before: 0,
             last_asked: Guid([0; 16]),
@@ -320,11 +324,15 @@ impl AnyReader {
     }
 
     fn keep(&mut self, sample: Sample) {
-        if self.waiting.len() as u64 >= u64::from(self.qos.held()) {
-            self.waiting.pop_front();
+        self.waiting_bytes += sample.payload.bytes.len();
+        self.waiting.push_back(sample);
+        while self.waiting.len() as u64 > u64::from(self.qos.held())
+            || self.waiting_bytes > WAITING_BYTES_MAX
+        {
+            let dropped = self.waiting.pop_front();
+            self.waiting_bytes -= dropped.map_or(0, |sample| sample.payload.bytes.len());
             self.dropped += 1;
         }
-        self.waiting.push_back(sample);
     }
 }
 
@@ -344,10 +352,11 @@ impl Reader for AnyReader {
     fn take(&mut self, most: usize, into: &mut Vec<Sample>) -> Result<(), DdsError> {
         self.discover()?;
         self.resolve()?;
+        self.waiting_bytes = 0;
         for sample in std::mem::take(&mut self.waiting) {
             match into.len() < most {
                 true => self.pass(sample, None, into),
-                false => self.waiting.push_back(sample),
+                false => self.keep(sample),
             }
         }
         let (mut matched, mut taken) = (0, Vec::new());

@@ -34,6 +34,9 @@ const PARTICIPANTS_MAX: usize = 1_024;
 const SCANNED_MAX: usize = 16;
 /// Discovered participants that are processed in one round; reason: a flood of them does not delay samples.
 const FOUND_MAX: usize = 256;
+/// The most memory for packets of samples that are not complete, or not the next ones: with more, the participant starts again,
+/// which frees it; reason: a writer of anybody can have 128 samples of 4 MiB kept by leaving out the one before them.
+const RECEIVED_BYTES_MAX: u64 = 256 << 20;
 /// The interval of checks that the library's threads return from their operations.
 const CHECK_PERIOD: Duration = Duration::from_secs(1);
 /// The checks that an operation may last; reason: they take microseconds, and some milliseconds on a busy machine.
@@ -412,7 +415,8 @@ impl Cyclone {
         }
     }
 
-    /// Fails if the library has removed the participant, or a thread of it does not return from an operation.
+    /// Fails if the library has removed the participant, holds too many packets, or a thread of it does not return from an
+    /// operation.
     fn check_progress(&mut self) -> Result<(), DdsError> {
         if !self.progress.is_due(Instant::now()) {
             return Ok(());
@@ -421,6 +425,17 @@ impl Cyclone {
             return Err(DdsError::Library {
                 doing: "taking part in the domain",
                 why: "its certificate or permissions have expired".to_owned(),
+            });
+        }
+        let received = self.presence.received_bytes();
+        if received > RECEIVED_BYTES_MAX {
+            return Err(DdsError::Library {
+                doing: "receiving samples",
+                why: format!(
+                    "those that are not complete, or lack one before them, take {} MiB; the limit is {} MiB",
+                    received >> 20,
+                    RECEIVED_BYTES_MAX >> 20,
+                ),
             });
         }
         let Some(end) = self.ends.iter().find_map(|(end, _)| end.upgrade()) else {

@@ -25,6 +25,8 @@ pub(super) struct CycloneWriter {
     unsent_samples: u64,
     unsent_bytes: usize,
     on_the_way: VecDeque<(u64, usize, Instant)>,
+    /// Readers of other participants at the last look at acknowledgements.
+    readers: u32,
     unacknowledged: Unacknowledged,
     told: VecDeque<Acknowledged>,
 }
@@ -39,6 +41,7 @@ impl CycloneWriter {
             unsent_samples: 0,
             unsent_bytes: 0,
             on_the_way: VecDeque::new(),
+            readers: 0,
             unacknowledged: Unacknowledged::default(),
             told: VecDeque::new(),
         }
@@ -61,10 +64,20 @@ impl CycloneWriter {
         if self.on_the_way.is_empty() {
             return;
         }
+        let mut library = self.library();
         // An error here recurs where it can be returned.
-        let Ok(through) = self.library().acknowledged() else {
+        let Ok(through) = library.acknowledged() else {
             return;
         };
+        let readers = library.readers();
+        if readers != self.readers
+            && let Ok(matched) = library.matched()
+        {
+            // What a reader lacked when it left counts as acknowledged: the owner must see both at once.
+            self.known.matched.store(matched.len(), Ordering::Relaxed);
+        }
+        drop(library);
+        self.readers = readers;
         // A late reader requests samples that were acknowledged already: they are not counted again.
         while let Some((number, bytes, written)) = self.on_the_way.front().copied() {
             if number > through {

@@ -252,6 +252,24 @@ impl LiveOutlet {
         Ok(())
     }
 
+    /// A reader left with samples that it had not acknowledged, and too few are left: they are written again when there are
+    /// enough. Starts a new generation for their owner.
+    fn give_back(&mut self, now: Instant) {
+        let given_up = self.on_the_way.len() as u64;
+        let of_status = |status: &mut OutletStatus| status.given_up += given_up;
+        self.end.shared_status.change(of_status);
+        self.generation += 1;
+        let generation = self.generation;
+        let of_progress = |progress: &mut Progress| progress.generation = generation;
+        self.end.progress.send_modify(of_progress);
+        self.next = None;
+        self.full = None;
+        self.stalled = false;
+        self.on_the_way.clear();
+        self.bytes = 0;
+        self.moved = now;
+    }
+
     /// Processes acknowledgements and writes due samples.
     ///
     /// # Errors
@@ -287,6 +305,9 @@ impl LiveOutlet {
         });
         if count == 0 {
             return;
+        }
+        if self.writer.matched() < self.end.config.readers {
+            return self.give_back(now);
         }
         self.moved = now;
         self.stalled = false;

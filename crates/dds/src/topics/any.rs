@@ -67,6 +67,8 @@ pub struct AnySubscriber {
     expected: Option<Arc<Structure>>,
     /// The stream of the last type.
     current: Option<Current>,
+    /// A sample of another type than those before it, for the next batch.
+    next: Option<Sample>,
     under_way: u64,
     now: fn() -> Timestamp,
 }
@@ -82,8 +84,10 @@ struct Current {
 /// Samples that were received together.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct AnyBatch {
-    /// Elements with their schema, which changes with the announced type.
-    pub parts: Vec<(StreamSchema, Vec<StreamElement>)>,
+    /// The schema of the elements. It changes with the announced type, from batch to batch: a stream has one at a time.
+    pub schema: Option<StreamSchema>,
+    /// The elements.
+    pub elements: Vec<StreamElement>,
     /// Samples that are no elements.
     pub refused: Vec<RefusedSample>,
     /// The members that no field holds, whenever a type is new.
@@ -131,6 +135,7 @@ impl Topics {
             inlet,
             expected,
             current: None,
+            next: None,
             under_way: 0,
             now,
         })
@@ -143,10 +148,16 @@ impl AnySubscriber {
     /// # Errors
     /// The participant has ended.
     pub async fn next(&mut self) -> Result<AnyBatch, Ended> {
-        let mut next = Some(self.inlet.receive().await.ok_or(Ended)?);
+        let mut next = match self.next.take() {
+            Some(sample) => Some(sample),
+            None => Some(self.inlet.receive().await.ok_or(Ended)?),
+        };
         let mut batch = AnyBatch::default();
-        for _ in 0..BATCH {
-            let Some(sample) = next else { break };
+        while let Some(sample) = next {
+            if !batch.elements.is_empty() && !self.is_current(&sample) {
+                self.next = Some(sample);
+                break;
+            }
             if let Err(reason) = self.add(&sample, &mut batch) {
                 let detail = format!("from {}: {reason}", sample.writer);
                 lock(&self.status).malformed += 1;
@@ -156,13 +167,12 @@ impl AnySubscriber {
                     bytes: sample.payload.bytes,
                 });
             }
-            next = self.inlet.try_receive();
+            next = match batch.elements.len() + batch.refused.len() < BATCH {
+                true => self.inlet.try_receive(),
+                false => None,
+            };
         }
-        let elements = batch
-            .parts
-            .iter()
-            .map(|(_, elements)| elements.len() as u64);
-        self.under_way += elements.sum::<u64>();
+        self.under_way += batch.elements.len() as u64;
         Ok(batch)
     }
 
@@ -171,13 +181,23 @@ impl AnySubscriber {
         lock(&self.status).received += std::mem::take(&mut self.under_way);
     }
 
+    /// Whether a sample has the type of the one before it, or none.
+    fn is_current(&self, sample: &Sample) -> bool {
+        let current = self.current.as_ref();
+        let is_same = |of| current.is_some_and(|it| Arc::ptr_eq(&it.of, of) || it.of == *of);
+        sample
+            .of
+            .as_ref()
+            .or(self.expected.as_ref())
+            .is_none_or(is_same)
+    }
+
     fn add(&mut self, sample: &Sample, batch: &mut AnyBatch) -> Result<(), String> {
+        let is_known = self.is_current(sample);
         let of = sample.of.as_ref().or(self.expected.as_ref()).ok_or(
             "its writer announces no type that can be read; `chappe dds` shows the reason, and `idl` names a file with \
              the type",
         )?;
-        let is_current = |current: &Current| Arc::ptr_eq(&current.of, of) || current.of == *of;
-        let is_known = self.current.as_ref().is_some_and(is_current);
         let current = match &mut self.current {
             Some(current) if is_known => current,
             other => {
@@ -209,11 +229,10 @@ impl AnySubscriber {
         };
         let mut element = current.flat.element(&datum, time)?;
         element.receive_time = now;
-        let schema = current.flat.schema();
-        match batch.parts.last_mut() {
-            Some((last, elements)) if last == schema => elements.push(element),
-            _ => batch.parts.push((schema.clone(), vec![element])),
+        if batch.elements.is_empty() {
+            batch.schema = Some(current.flat.schema().clone());
         }
+        batch.elements.push(element);
         Ok(())
     }
 }

@@ -11,6 +11,7 @@ mod config;
 mod form;
 mod publish;
 mod publish_any;
+mod reached;
 mod status;
 mod subscribe;
 
@@ -26,6 +27,7 @@ pub use chappe_flow::pacer::Choice as DdsPacer;
 pub use config::{Acknowledge, DdsConfig, DdsStalled, Publication, Subscription};
 pub use publish::{Advance, Publisher, RefusedElement, StreamNow};
 pub use publish_any::AnyPublication;
+pub use reached::Reached;
 pub use status::{PublicationStatus, SubscriptionStatus, TopicsStatus};
 pub use subscribe::Subscriber;
 

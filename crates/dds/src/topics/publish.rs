@@ -109,8 +109,6 @@ struct Held {
     element: StreamElement,
     schema: Arc<StreamSchema>,
     bytes: usize,
-    /// It cannot be a sample.
-    is_refused: bool,
 }
 
 /// The writer for the present schema.
@@ -209,7 +207,6 @@ impl Publisher {
                 element: element.clone(),
                 schema: schema.clone(),
                 bytes,
-                is_refused: false,
             });
         }
         // Readers may have confirmed them in an earlier run.
@@ -234,7 +231,7 @@ impl Publisher {
                 Event::Progress(progress) => self.on_progress(progress),
                 Event::Stored(payload) => self.on_stored(&payload),
                 Event::Passed => {
-                    if self.held.range(..self.passed).all(|held| held.is_refused) {
+                    if self.passed == 0 {
                         self.moved = Instant::now();
                     }
                     self.passed += 1;
@@ -286,8 +283,7 @@ impl Publisher {
             self.republish();
         }
         let must_store = self.must_store();
-        let is_waiting = self.held.iter().any(|held| !held.is_refused);
-        let is_all_passed = is_waiting && self.passed == self.held.len();
+        let is_all_passed = self.passed > 0 && self.passed == self.held.len();
         if must_store && is_all_passed && self.moved.elapsed() > self.pause {
             self.pause = (self.pause * 2).min(REPUBLISH_PAUSE_MAX);
             lock(&self.status).again += 1;
@@ -372,21 +368,13 @@ impl Publisher {
             let Some(held) = self.held.get(self.passed) else {
                 return;
             };
-            if held.is_refused {
-                self.passed += 1;
-                continue;
-            }
-            let is_before = |before: &&Held| !before.is_refused;
-            let before = self.held.range(..self.passed).rev().find(is_before);
             let position = held.element.position;
-            let previous = match before.map(|before| before.element.position) {
-                _ if writing.stored.is_none() => 0,
-                Some(before) => before.sequence,
-                // After a rollback its number is not above the delivered one: any reader accepts it.
-                None => self
-                    .delivered
-                    .filter(|at| at.sequence < position.sequence)
-                    .map_or(0, |at| at.sequence),
+            let before = self.held.range(..self.passed).next_back();
+            // Any reader accepts the first one. Those that confirmed the delivered ones have them, and a reader that was
+            // away gets them no more: it goes on here.
+            let previous = match before {
+                Some(before) if writing.stored.is_some() => before.element.position.sequence,
+                _ => 0,
             };
             let mut element = held.element.clone();
             let values = |values: &[Value]| values.iter().filter(|it| **it != Value::Null).count();
@@ -416,10 +404,10 @@ impl Publisher {
                 Err(reason) => reason,
             };
             lock(&self.status).refused += 1;
-            let held = &mut self.held[self.passed];
-            held.is_refused = true;
-            self.held_bytes -= held.bytes;
-            held.bytes = 0;
+            // It leaves at once, for any number of them may follow each other. The cursor passes it with the next one
+            // that is delivered.
+            let held = self.held.remove(self.passed);
+            self.held_bytes -= held.map_or(0, |held| held.bytes);
             self.advance
                 .refused
                 .push(RefusedElement { position, reason });
@@ -468,36 +456,40 @@ impl Publisher {
         if !self.must_store() {
             return;
         }
-        let mut through: Vec<Position> = self.readers.values().copied().collect();
-        through.sort_by_key(|at| std::cmp::Reverse(at.sequence));
+        let readers = self.readers.values();
+        let mut stored: Vec<u64> = readers.filter_map(|at| self.stored_until(*at)).collect();
+        stored.sort_unstable_by_key(|sequence| std::cmp::Reverse(*sequence));
         let wanted = (self.publication.readers as usize).max(1);
-        let Some(at) = through.get(wanted - 1).copied() else {
+        let Some(until) = stored.get(wanted - 1).copied() else {
             return;
         };
-        // A position that is none of this log cannot have been stored.
-        let sequence = |held: &Held| held.element.position.sequence;
-        let index = self
-            .held
-            .partition_point(|held| sequence(held) < at.sequence);
-        let is_known = |held: &Held| held.element.position == at;
-        if !self.held.get(index).is_some_and(is_known) {
-            return;
-        }
-        if self.deliver(|held, _, _| sequence(held) <= at.sequence) {
+        if self.deliver(|held, _, _| held.element.position.sequence <= until) {
             self.moved = Instant::now();
             self.pause = self.publication.stalled_after();
         }
     }
 
-    /// Releases the first elements as long as each is delivered. Refused ones are released together with the next one:
-    /// a reader knows no other.
+    /// The number of the newest element that a reader with this confirmation has stored. A position that is none of
+    /// this log cannot have been stored; one after all elements is of this log if its epoch is.
+    fn stored_until(&self, at: Position) -> Option<u64> {
+        let position = |held: &Held| held.element.position;
+        let index = self
+            .held
+            .partition_point(|held| position(held).sequence < at.sequence);
+        match self.held.get(index) {
+            Some(held) => (position(held) == at).then_some(at.sequence),
+            None => {
+                let last = position(self.held.back()?);
+                (last.epoch == at.epoch).then_some(last.sequence)
+            }
+        }
+    }
+
+    /// Releases the first elements as long as each is delivered.
     fn deliver(&mut self, is_delivered: impl Fn(&Held, usize, usize) -> bool) -> bool {
         let passed = self.passed;
         let mut released = 0;
         for (index, held) in self.held.iter().enumerate() {
-            if held.is_refused {
-                continue;
-            }
             if !is_delivered(held, index, passed) {
                 break;
             }

@@ -13,7 +13,8 @@ use chappe_stream::{Position, StreamElement, StreamSchema, Timestamp};
 use tokio::sync::watch;
 
 use super::config::stored_topic;
-use super::{Subscription, SubscriptionStatus, Topics, lock, show};
+use super::reached::Arrival;
+use super::{Reached, Subscription, SubscriptionStatus, Topics, lock, show};
 
 /// Elements that are returned together.
 const BATCH: usize = 256;
@@ -36,8 +37,10 @@ pub struct Subscriber {
     /// The tag of the last confirmation.
     tag: u64,
     must_confirm: bool,
-    /// The newest element that was returned.
-    newest: Option<Position>,
+    /// How far elements were returned.
+    reached: Reached,
+    /// Whether elements may have been published while nothing was accepted here.
+    may_miss: bool,
     stored: Option<Position>,
     /// The batches that were returned and are not stored yet: the newest element, and their number.
     under_way: VecDeque<(Option<Position>, u64)>,
@@ -45,8 +48,8 @@ pub struct Subscriber {
 }
 
 impl Topics {
-    /// Reads a topic for the stream of this name and schema; everything up to `stored`, a position at the source,
-    /// is in its log. `now` is the wall clock.
+    /// Reads a topic for the stream of this name and schema; everything up to `reached` is in its log. `now` is the wall
+    /// clock.
     ///
     /// # Errors
     /// A value is invalid, or there are too many topics.
@@ -55,9 +58,10 @@ impl Topics {
         subscription: Subscription,
         stream: &str,
         schema: &StreamSchema,
-        stored: Option<Position>,
+        reached: Reached,
         now: fn() -> Timestamp,
     ) -> Result<Subscriber, DdsError> {
+        let stored = reached.newest();
         let source = subscription.source.clone();
         let source = source.unwrap_or_else(|| stream.to_owned());
         let of = ElementType::new(&source, schema.clone()).map_err(|error| DdsError::Qos {
@@ -102,7 +106,8 @@ impl Topics {
             generation: 0,
             tag: 0,
             must_confirm: stored.is_some(),
-            newest: stored,
+            reached,
+            may_miss: true,
             stored,
             under_way: VecDeque::new(),
             now,
@@ -124,7 +129,7 @@ impl Subscriber {
                 sample = self.inlet.receive() => {
                     let batch = self.batch(sample.ok_or(Ended)?);
                     if !batch.is_empty() {
-                        self.under_way.push_back((self.newest, batch.len() as u64));
+                        self.under_way.push_back((self.reached.newest(), batch.len() as u64));
                         return Ok(batch);
                     }
                 }
@@ -144,10 +149,10 @@ impl Subscriber {
         }
     }
 
-    /// The newest element that was returned, by its position at the source.
+    /// How far elements were returned, by their positions at the source.
     #[must_use]
-    pub fn newest(&self) -> Option<Position> {
-        self.newest
+    pub fn reached(&self) -> &Reached {
+        &self.reached
     }
 
     /// The first batch that was returned and not stored yet is stored: the source is told.
@@ -221,26 +226,40 @@ impl Subscriber {
         if at.sequence == 0 {
             return Some(element);
         }
-        if let Some(newest) = self.newest {
-            if at.sequence <= newest.sequence {
-                if at.epoch == newest.epoch {
-                    status.repeated += 1;
-                    drop(status);
-                    // The source sends it again because it missed the confirmation.
-                    self.must_confirm = self.stored.is_some();
-                    return None;
-                }
-                // Numbers continue across epochs, unless the source rolled back.
-                status.rollbacks += 1;
-            } else if decoded.previous > newest.sequence {
-                status.early += 1;
+        match self.reached.arrive(at, decoded.previous) {
+            Arrival::Repeated => {
+                status.repeated += 1;
+                drop(status);
+                // The source sends it again because it missed the confirmation.
+                self.must_confirm = self.stored.is_some();
                 return None;
             }
+            Arrival::Early => {
+                status.early += 1;
+                self.may_miss = true;
+                return None;
+            }
+            Arrival::Rollback => status.rollbacks += 1,
+            Arrival::Next { first_missing } => {
+                drop(status);
+                self.note_missing(first_missing, at);
+            }
         }
-        drop(status);
-        self.newest = Some(at);
+        self.may_miss = false;
         element.origin = Some(at);
         Some(element)
+    }
+
+    /// Reports elements that were published while this reader was away.
+    fn note_missing(&self, first: u64, at: Position) {
+        if first < at.sequence && self.may_miss {
+            let last = at.sequence - 1;
+            let detail = format!(
+                "{first} to {last} of {}: its source refused them, or delivered them to others",
+                self.source
+            );
+            (self.topics.reports.dropped)("not published again", &self.topic, detail);
+        }
     }
 }
 

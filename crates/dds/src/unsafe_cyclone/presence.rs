@@ -8,8 +8,8 @@ use std::sync::{Arc, Once};
 use super::bell::{Bell, log, ring};
 use super::raw::{
     RawFound, chappe_domain_number, chappe_forget, chappe_forget_end, chappe_found,
-    chappe_found_reader, chappe_guid, chappe_participant, chappe_participant_exists, chappe_type,
-    dds_create_domain, dds_delete, dds_set_log_sink,
+    chappe_found_reader, chappe_guid, chappe_participant, chappe_participant_exists,
+    chappe_received_bytes, chappe_type, dds_create_domain, dds_delete, dds_set_log_sink,
 };
 use super::{error, refused, text};
 use crate::confine::{Marks, confined};
@@ -160,6 +160,12 @@ impl Presence {
     pub(crate) fn exists(&self) -> bool {
         // SAFETY: 1 of the head.
         unsafe { chappe_participant_exists(self.participant) != 0 }
+    }
+
+    /// The bytes of buffers that hold received packets: of samples that are not complete, or not the next ones.
+    pub(crate) fn received_bytes(&self) -> u64 {
+        // SAFETY: 1 of the head.
+        unsafe { chappe_received_bytes(self.participant) }
     }
 
     /// Makes the library forget a remote participant. Returns whether there was one.

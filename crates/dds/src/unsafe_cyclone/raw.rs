@@ -81,6 +81,7 @@ unsafe extern "C" {
         found: *mut i32,
     ) -> i32;
     pub(super) fn chappe_domain_number(domain: i32, number: u32) -> i32;
+    pub(super) fn chappe_received_bytes(participant: i32) -> u64;
     pub(super) fn chappe_participant_exists(participant: i32) -> i32;
     pub(super) fn chappe_forget(reader: i32, guid: *const u8) -> i32;
     pub(super) fn chappe_forget_end(reader: i32, guid: *const u8, writes: i32) -> i32;
@@ -110,6 +111,7 @@ unsafe extern "C" {
     -> i64;
     pub(super) fn chappe_found_reader(participant: i32, ring: Ring, bell: *mut c_void) -> i32;
     pub(super) fn chappe_acknowledged(end: *mut RawEnd) -> i64;
+    pub(super) fn chappe_readers(end: *const RawEnd) -> u32;
     pub(super) fn chappe_operations(end: *const RawEnd, into: *mut u64, most: u32) -> u32;
     pub(super) fn chappe_take(end: *const RawEnd, into: *mut RawSample, most: u32) -> i32;
     pub(super) fn chappe_sample_free(data: *mut c_void);

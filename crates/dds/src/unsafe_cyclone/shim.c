@@ -335,6 +335,7 @@ struct chappe_end {
     int64_t written;
     int64_t acknowledged; /* the last number read */
     bool awaits;          /* whether a reader lacked samples then */
+    uint32_t readers;     /* matched readers of other participants then */
 };
 
 struct chappe_sample {
@@ -555,7 +556,12 @@ static dds_entity_t topic(dds_entity_t participant, const char *name, const char
                             of->is_keyless ? DDSI_SERTYPE_FLAG_TOPICKIND_NO_KEY : 0);
     made->allowed_data_representation =
         DDS_DATA_REPRESENTATION_FLAG_XCDR1 | (of->any_encoding ? DDS_DATA_REPRESENTATION_FLAG_XCDR2 : 0);
-    dds_entity_t entity = dds_create_topic_sertype(participant, name, &made, NULL, NULL, NULL);
+    /* The same one for all: a participant has the quality of a topic once, whatever types and encodings its ends have. */
+    dds_data_representation_id_t encoding = DDS_DATA_REPRESENTATION_XCDR1;
+    dds_qos_t *qos = dds_create_qos();
+    dds_qset_data_representation(qos, 1, &encoding);
+    dds_entity_t entity = dds_create_topic_sertype(participant, name, &made, qos, NULL, NULL);
+    dds_delete_qos(qos);
     if (entity < 0) {
         ddsi_sertype_unref(made);
         return entity;
@@ -646,8 +652,11 @@ int64_t chappe_write(struct chappe_end *end, int32_t encoding, const uint8_t *by
     struct sample *sample = sample_new(end->type, SDK_DATA, (uint32_t)size + HEAD);
     if (sample == NULL)
         return DDS_RETCODE_OUT_OF_RESOURCES;
+    uint32_t padding = (4u - (uint32_t)size % 4u) % 4u;
     sample->cdr[1] = (uint8_t)encoding;
-    sample->cdr[3] = (uint8_t)((4u - size % 4u) % 4u); /* bytes of padding */
+    sample->cdr[3] = (uint8_t)padding;
+    /* The library pads a sample that it sends whole, and not one that it sends in fragments. */
+    sample->size += padding;
     memcpy(sample->cdr + HEAD, bytes, size);
     sample->number = end->written + 1;
     int32_t result = dds_writecdr(end->entity, &sample->c); /* takes the reference */
@@ -699,12 +708,20 @@ int64_t chappe_acknowledged(struct chappe_end *end)
     atomic_store(&end->hook->was_called, false);
     int64_t through = DDS_RETCODE_ALREADY_DELETED;
     struct ddsi_writer *writer = writer_lock(end);
-    if (writer != NULL)
+    if (writer != NULL) {
         through = (int64_t)ddsi_writer_max_drop_seq(writer);
+        end->readers = writer->num_readers;
+    }
     writer_unlock(writer);
     end->acknowledged = through;
     end->awaits = through >= 0 && through < end->written;
     return through;
+}
+
+/* Returns the number of matched readers of other participants when that number was read. */
+uint32_t chappe_readers(const struct chappe_end *end)
+{
+    return end->readers;
 }
 
 /* Writes an identification of each operation that a thread of the library runs in the domain at present, up to `most`, and
@@ -858,6 +875,23 @@ int32_t chappe_participant_exists(dds_entity_t participant)
     ddsi_thread_state_asleep(ddsi_lookup_thread_state());
     dds_entity_unpin(pinned);
     return exists;
+}
+
+/* In the library's `ddsi_radmin.c`, of which `build.rs` makes it a part. */
+extern uint64_t chappe_held_bytes(const struct ddsi_rbufpool *pool);
+
+/* The bytes of the buffers that hold received packets. */
+uint64_t chappe_received_bytes(dds_entity_t participant)
+{
+    struct dds_entity *pinned;
+    struct ddsi_domaingv *domain = domain_pin(participant, &pinned);
+    if (domain == NULL)
+        return 0;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < domain->n_recv_threads; i++)
+        bytes += chappe_held_bytes(domain->recv_threads[i].arg.rbpool);
+    dds_entity_unpin(pinned);
+    return bytes;
 }
 
 /* Removes a remote participant. Returns 0 if there is none. */

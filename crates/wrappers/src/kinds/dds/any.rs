@@ -128,7 +128,7 @@ impl Wrapper for AnyWrapper {
                 self.notes.add(format!("left out: {member}"));
             }
             let mut batch = Batch::default();
-            for (schema, elements) in received.parts {
+            if let Some(schema) = received.schema {
                 let known = self.definition.take();
                 let known = known.filter(|known| known.schema == schema);
                 let definition = known.unwrap_or_else(|| {
@@ -142,7 +142,7 @@ impl Wrapper for AnyWrapper {
                 batch.parts.push(Part {
                     stream: self.stream.clone(),
                     definition,
-                    elements,
+                    elements: received.elements,
                 });
             }
             for sample in received.refused {

@@ -19,7 +19,7 @@ pub(crate) const EXPORTER: ExporterKind = ExporterKind {
     name: "dds",
     about: "publishes a stream to a DDS topic",
     written: "all reliable readers have it in memory, or so many Chappe nodes as `readers` have stored it (`acknowledge`)",
-    may_double: "elements delivered within the last fifth of a second before a crash; a Chappe node drops them",
+    may_double: "elements delivered within the last fifth of a second before a crash, or on their way to a reader that left; a Chappe node drops them",
     check: |file| settings(file).map(drop),
     open,
     schema: || schemars::schema_for!(Publication),

@@ -1,9 +1,9 @@
-//! The wrapper of kind `dds`: a topic that is read into a stream. Its mark is the position at the source of the newest
-//! element; once a batch is stored, the source is told, for a publication with `acknowledge = "stored"`.
+//! The wrapper of kind `dds`: a topic that is read into a stream. Its mark is how far it has come, as positions at the
+//! source; once a batch is stored, the source is told, for a publication with `acknowledge = "stored"`.
 
 use std::sync::Arc;
 
-use chappe_dds::topics::{Subscriber, Subscription};
+use chappe_dds::topics::{Reached, Subscriber, Subscription};
 use chappe_stream::{DescriptorError, Epoch, Position};
 
 use super::{NO_TOPICS, failed, fault};
@@ -63,7 +63,7 @@ fn open(opening: WrapperOpening<'_>) -> Result<Box<dyn Wrapper>, WrapperError> {
     Ok(Box::new(TopicWrapper {
         subscription,
         stream,
-        stored: opening.mark.as_ref().and_then(position),
+        reached: opening.mark.as_ref().map(reached).unwrap_or_default(),
         condition: opening.condition,
         subscriber: None,
     }))
@@ -73,7 +73,7 @@ struct TopicWrapper {
     subscription: Subscription,
     stream: Stream,
     /// The mark at the opening.
-    stored: Option<Position>,
+    reached: Reached,
     condition: Condition,
     /// From the first step on.
     subscriber: Option<Subscriber>,
@@ -88,9 +88,8 @@ impl Wrapper for TopicWrapper {
         let topics = node.topics.as_ref();
         let topics = topics.ok_or_else(|| WrapperError::settings(NO_TOPICS))?;
         let (name, definition) = &self.stream;
-        let subscription = self.subscription.clone();
-        let subscriber =
-            topics.subscriber(subscription, name, &definition.schema, self.stored, now);
+        let (subscription, reached) = (self.subscription.clone(), self.reached.clone());
+        let subscriber = topics.subscriber(subscription, name, &definition.schema, reached, now);
         self.subscriber = Some(subscriber.map_err(|error| failed(&error))?);
         self.condition.runs();
         Ok(())
@@ -109,7 +108,7 @@ impl Wrapper for TopicWrapper {
                     definition,
                     elements,
                 }],
-                mark: mark(subscriber.newest()),
+                mark: mark(subscriber.reached()),
                 ..Batch::default()
             })
         })
@@ -123,18 +122,19 @@ impl Wrapper for TopicWrapper {
     }
 }
 
-fn mark(at: Option<Position>) -> Mark {
-    let bytes = at.map(|at| [at.epoch.0.to_le_bytes(), at.sequence.to_le_bytes()].concat());
-    // Sixteen bytes are never too long.
-    Mark::new(bytes.unwrap_or_default()).unwrap_or_default()
+fn mark(reached: &Reached) -> Mark {
+    let bytes = |at: &Position| [at.epoch.0.to_le_bytes(), at.sequence.to_le_bytes()].concat();
+    // They are few enough for a mark.
+    Mark::new(reached.positions().iter().flat_map(bytes).collect()).unwrap_or_default()
 }
 
-fn position(mark: &Mark) -> Option<Position> {
-    let (epoch, sequence) = mark.bytes().split_first_chunk()?;
-    Some(Position {
-        epoch: Epoch(u64::from_le_bytes(*epoch)),
-        sequence: u64::from_le_bytes(sequence.try_into().ok()?),
-    })
+fn reached(mark: &Mark) -> Reached {
+    let (words, _) = mark.bytes().as_chunks();
+    let position = |pair: &[[u8; 8]]| Position {
+        epoch: Epoch(u64::from_le_bytes(pair[0])),
+        sequence: u64::from_le_bytes(pair[1]),
+    };
+    Reached::new(words.chunks_exact(2).map(position).collect())
 }
 
 #[cfg(test)]
@@ -142,13 +142,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_is_a_position() {
-        let at = Position {
-            epoch: Epoch(u64::MAX - 1),
-            sequence: 7,
+    fn a_mark_has_positions() {
+        let at = |epoch, sequence| Position {
+            epoch: Epoch(epoch),
+            sequence,
         };
-        assert_eq!(position(&mark(Some(at))), Some(at));
-        assert_eq!(position(&mark(None)), None);
+        for positions in [
+            vec![],
+            vec![at(u64::MAX - 1, 7)],
+            vec![at(1, u64::MAX), at(2, 3)],
+        ] {
+            let expected = Reached::new(positions);
+            assert_eq!(reached(&mark(&expected)), expected);
+        }
     }
 
     #[test]
