@@ -27,6 +27,9 @@ pub(super) struct CycloneWriter {
     on_the_way: VecDeque<(u64, usize, Instant)>,
     unacknowledged: Unacknowledged,
     told: VecDeque<Acknowledged>,
+    /// Bytes retransmitted until acknowledgements were last read, and until the owner last asked.
+    retransmitted_bytes: u64,
+    retransmitted_reported: u64,
 }
 
 impl CycloneWriter {
@@ -41,6 +44,8 @@ impl CycloneWriter {
             on_the_way: VecDeque::new(),
             unacknowledged: Unacknowledged::default(),
             told: VecDeque::new(),
+            retransmitted_bytes: 0,
+            retransmitted_reported: 0,
         }
     }
 
@@ -62,9 +67,13 @@ impl CycloneWriter {
             return;
         }
         // An error here recurs where it can be returned.
-        let Ok(through) = self.library().acknowledged() else {
+        let mut library = self.library();
+        let Ok(through) = library.acknowledged() else {
             return;
         };
+        let retransmitted = library.retransmitted();
+        drop(library);
+        self.retransmitted_bytes = retransmitted;
         // A late reader requests samples that were acknowledged already: they are not counted again.
         while let Some((number, bytes, written)) = self.on_the_way.front().copied() {
             if number > through {
@@ -140,6 +149,12 @@ impl Writer for CycloneWriter {
     fn acknowledged(&mut self, each: &mut dyn FnMut(Acknowledged)) {
         self.remove_acknowledged();
         self.told.drain(..).for_each(each);
+    }
+
+    fn retransmitted_bytes(&mut self) -> u64 {
+        let reported = &mut self.retransmitted_reported;
+        let before = std::mem::replace(reported, self.retransmitted_bytes);
+        self.retransmitted_bytes.saturating_sub(before) / (self.matched() as u64).max(1)
     }
 
     fn matched(&self) -> usize {

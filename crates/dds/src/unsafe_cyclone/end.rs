@@ -11,7 +11,7 @@ use super::presence::{Presence, guid_of};
 use super::raw::{
     RawEnd, RawQos, RawSample, chappe_acknowledged, chappe_end_entity, chappe_end_free,
     chappe_end_new, chappe_flush, chappe_matched, chappe_matched_guid, chappe_operations,
-    chappe_sample_free, chappe_take, chappe_write,
+    chappe_retransmitted, chappe_sample_free, chappe_take, chappe_write,
 };
 use super::{error, refused, text};
 use crate::{DdsError, Durability, Guid, Payload, Qos, Reliability, Sending, Topic};
@@ -169,6 +169,12 @@ impl End {
         // SAFETY: 2 of the head.
         let through = unsafe { chappe_acknowledged(self.raw.as_ptr()) };
         u64::try_from(through).map_err(|_| error("reading acknowledgements", through))
+    }
+
+    /// The bytes retransmitted until the last call of [`Self::acknowledged`].
+    pub(crate) fn retransmitted(&self) -> u64 {
+        // SAFETY: 2 of the head.
+        unsafe { chappe_retransmitted(self.raw.as_ptr()) }
     }
 
     /// Identifies the operations that the library's threads run in the domain at present.

@@ -335,6 +335,7 @@ struct chappe_end {
     int64_t written;
     int64_t acknowledged; /* the last number read */
     bool awaits;          /* whether a reader lacked samples then */
+    uint64_t retransmitted; /* bytes, until then */
 };
 
 struct chappe_sample {
@@ -699,12 +700,20 @@ int64_t chappe_acknowledged(struct chappe_end *end)
     atomic_store(&end->hook->was_called, false);
     int64_t through = DDS_RETCODE_ALREADY_DELETED;
     struct ddsi_writer *writer = writer_lock(end);
-    if (writer != NULL)
+    if (writer != NULL) {
         through = (int64_t)ddsi_writer_max_drop_seq(writer);
+        end->retransmitted = writer->rexmit_bytes;
+    }
     writer_unlock(writer);
     end->acknowledged = through;
     end->awaits = through >= 0 && through < end->written;
     return through;
+}
+
+/* The bytes retransmitted until the last call of `chappe_acknowledged`. */
+uint64_t chappe_retransmitted(const struct chappe_end *end)
+{
+    return end->retransmitted;
 }
 
 /* Writes an identification of each operation that a thread of the library runs in the domain at present, up to `most`, and
