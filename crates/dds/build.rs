@@ -52,6 +52,7 @@ fn is_secure() -> bool {
 fn build() -> Result<(), String> {
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("no OUT_DIR")?);
     let (source, build) = (out.join("source"), out.join("library"));
+    renew(&out, &[&source, &build]).map_err(|error| error.to_string())?;
     changed(&cyclonedds_src::source_dir(), &source).map_err(|error| error.to_string())?;
     library(&source, &build)?;
     let mut shim = cc::Build::new();
@@ -86,6 +87,7 @@ fn build() -> Result<(), String> {
 }
 
 /// A text of the library's sources, once in its file, and what replaces it.
+#[derive(Debug)]
 struct Change {
     file: &'static str,
     before: &'static str,
@@ -181,6 +183,23 @@ uint64_t chappe_held_bytes (const struct ddsi_rbufpool *rbp)
   tokens[tokidx - 2].value._length--, tokens[tokidx - 1].value._length--;",
     },
 ];
+
+/// Removes what an earlier build left, if it was made with other changes, or before the folder was moved: CMake remembers
+/// its path.
+fn renew(out: &Path, folders: &[&Path]) -> io::Result<()> {
+    let made = format!("{}\n{CHANGES:?}\n", out.display());
+    let stamp = out.join("made");
+    if fs::read_to_string(&stamp).is_ok_and(|it| it == made) {
+        return Ok(());
+    }
+    for folder in folders {
+        match fs::remove_dir_all(folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    fs::write(stamp, made)
+}
 
 /// Copies the library's sources, once, and makes the changes.
 fn changed(from: &Path, to: &Path) -> io::Result<()> {

@@ -435,6 +435,10 @@ pub trait Writer: Send {
     /// The samples acknowledged since the last call, in order.
     fn acknowledged(&mut self, each: &mut dyn FnMut(Acknowledged));
 
+    /// The bytes retransmitted since the last call, for each matching reader on average. They are counted when
+    /// acknowledgements are read.
+    fn retransmitted_bytes(&mut self) -> u64;
+
     /// The number of matching readers.
     fn matched(&self) -> usize;
 }

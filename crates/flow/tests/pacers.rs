@@ -37,7 +37,6 @@ enum Step {
     },
     Again {
         bytes: u64,
-        elements: u64,
     },
     /// A part of the data in flight, or more than was ever sent.
     Acknowledged {
@@ -59,7 +58,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => prop_oneof![0_i64..50_000_000, Just(0), Just(i64::MAX), -5_000_000_000_i64..0].prop_map(Step::Clock),
         6 => (1_u64..300_000, Just(1_u64)).prop_map(|(bytes, elements)| Step::Asked { bytes, elements }),
         1 => (amount(), elements()).prop_map(|(bytes, elements)| Step::Sent { bytes, elements }),
-        1 => (amount(), elements()).prop_map(|(bytes, elements)| Step::Again { bytes, elements }),
+        1 => amount().prop_map(|bytes| Step::Again { bytes }),
         5 => (0.0..1.5_f64, proptest::option::of(prop_oneof![0_u64..1_000_000_000, Just(u64::MAX)]))
             .prop_map(|(share, delay)| Step::Acknowledged { share, delay }),
         1 => (amount(), elements(), amount())
@@ -119,7 +118,7 @@ fn tell(pacer: &mut dyn Pacer, story: &[Step]) -> Result<(Instant, InFlight), Te
                 }
             }
             Step::Sent { bytes, elements } => pacer.sent(now, bytes, elements),
-            Step::Again { bytes, elements } => pacer.sent_again(now, bytes, elements),
+            Step::Again { bytes } => pacer.sent_again(now, bytes),
             Step::Acknowledged { share, delay } => {
                 let of = |all: u64| (all as f64 * share) as u64;
                 let (bytes, elements) = (of(on_way.bytes), of(on_way.elements));

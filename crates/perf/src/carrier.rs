@@ -44,6 +44,11 @@ pub(crate) trait Outlet {
     /// Samples acknowledged since the last call, in order.
     fn acknowledged(&mut self, each: &mut dyn FnMut(Acknowledged));
 
+    /// Bytes retransmitted since the last call, where the carrier retransmits.
+    fn retransmitted_bytes(&mut self) -> u64 {
+        0
+    }
+
     /// Samples sent back.
     fn echoes(&mut self, each: &mut dyn FnMut(&[u8]));
 

@@ -264,6 +264,10 @@ impl Outlet for DdsOutlet {
         });
     }
 
+    fn retransmitted_bytes(&mut self) -> u64 {
+        self.writer.retransmitted_bytes()
+    }
+
     fn echoes(&mut self, each: &mut dyn FnMut(&[u8])) {
         let Some(back) = &mut self.back else { return };
         // What cannot be read now is read later, or missing from the figure.

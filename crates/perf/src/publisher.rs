@@ -312,6 +312,10 @@ impl Publisher<'_> {
             bytes += one.bytes as u64;
             newest = Some(one.delay);
         });
+        let retransmitted = self.outlet.retransmitted_bytes();
+        if retransmitted > 0 {
+            phase.pacer.sent_again(now, retransmitted);
+        }
         if samples > 0 {
             let left = self.on_the_way(now);
             let left = in_flight(left, phase.sample.len() as u64, self.settings.window);

@@ -53,6 +53,19 @@ fn where_much_is_lost_no_storm_of_repeats_lasts() {
     }
 }
 
+/// Round trips show repairs there: a queue that a faster sender fills would be seen too late.
+#[test]
+fn where_some_are_lost_a_sender_that_probes_fills_no_queue() {
+    for seed in 1..=9 {
+        let mut settings = Settings::new(seed, Choice::default(), 20_000);
+        settings.bottleneck.loss = 0.01;
+        settings.acknowledging.every = 1;
+        settings.receivers[0].bytes_per_s = 500e6;
+        let latency = run(&settings).remove(0).latency_p50_s;
+        assert!(latency < 1.5e-3, "seed {seed}: {latency} s");
+    }
+}
+
 #[test]
 fn one_seed_one_history() {
     let mut settings = Settings::new(7, Choice::default(), 20_000);

@@ -152,8 +152,13 @@ pub(crate) fn open(config: &ParticipantConfig) -> Result<Box<dyn Participant>, D
 /// without a sample. With 1 ms it requested none while samples of 5 kB were sent every 50 µs, until the window of
 /// 1,024 was full: 487 in flight on average, 2 with this value. With 20 µs acknowledgements use so much of two
 /// processors that the throughput is a third lower.
+///
+/// A reader requests a sample again after the last delay. It has to be about as long as repairs wait in the queues of a
+/// network: otherwise each is sent several times, and the queues overflow. Measured on 200 Mbit/s with a queue of 20 ms: two
+/// writers of 100 kB have 10 MB/s together with 2 ms, 20 with 5 ms, 23 with 10 ms. But with 5 % of the frames lost, a writer of
+/// 5 kB has 12.5 MB/s with 2 ms, 11.7 with 5 ms, and 6 with 10 ms.
 const PROMPT: &str = "<HeartbeatInterval min=\"0s\" minsched=\"100us\" max=\"1s\">100us</HeartbeatInterval>\
-                      <AckDelay>0s</AckDelay><NackDelay>2ms</NackDelay>";
+                      <AckDelay>0s</AckDelay><NackDelay>5ms</NackDelay>";
 
 /// The bytes of a datagram around a fragment; reason: headers of the message and of the fragment, a time, a destination
 /// and a heartbeat take 116.

@@ -29,6 +29,9 @@ pub(super) struct CycloneWriter {
     readers: u32,
     unacknowledged: Unacknowledged,
     told: VecDeque<Acknowledged>,
+    /// Bytes retransmitted until acknowledgements were last read, and until the owner last asked.
+    retransmitted_bytes: u64,
+    retransmitted_reported: u64,
 }
 
 impl CycloneWriter {
@@ -44,6 +47,8 @@ impl CycloneWriter {
             readers: 0,
             unacknowledged: Unacknowledged::default(),
             told: VecDeque::new(),
+            retransmitted_bytes: 0,
+            retransmitted_reported: 0,
         }
     }
 
@@ -76,8 +81,10 @@ impl CycloneWriter {
             // What a reader lacked when it left counts as acknowledged: the owner must see both at once.
             self.known.matched.store(matched.len(), Ordering::Relaxed);
         }
+        let retransmitted = library.retransmitted();
         drop(library);
         self.readers = readers;
+        self.retransmitted_bytes = retransmitted;
         // A late reader requests samples that were acknowledged already: they are not counted again.
         while let Some((number, bytes, written)) = self.on_the_way.front().copied() {
             if number > through {
@@ -153,6 +160,12 @@ impl Writer for CycloneWriter {
     fn acknowledged(&mut self, each: &mut dyn FnMut(Acknowledged)) {
         self.remove_acknowledged();
         self.told.drain(..).for_each(each);
+    }
+
+    fn retransmitted_bytes(&mut self) -> u64 {
+        let reported = &mut self.retransmitted_reported;
+        let before = std::mem::replace(reported, self.retransmitted_bytes);
+        self.retransmitted_bytes.saturating_sub(before) / (self.matched() as u64).max(1)
     }
 
     fn matched(&self) -> usize {

@@ -303,6 +303,10 @@ impl LiveOutlet {
             count += 1;
             delay = Some(one.delay);
         });
+        let retransmitted = self.writer.retransmitted_bytes();
+        if retransmitted > 0 {
+            self.pacer.sent_again(clock, retransmitted);
+        }
         if count == 0 {
             return;
         }

@@ -11,7 +11,7 @@ use super::presence::{Presence, guid_of};
 use super::raw::{
     RawEnd, RawQos, RawSample, chappe_acknowledged, chappe_end_entity, chappe_end_free,
     chappe_end_new, chappe_flush, chappe_matched, chappe_matched_guid, chappe_operations,
-    chappe_readers, chappe_sample_free, chappe_take, chappe_write,
+    chappe_readers, chappe_retransmitted, chappe_sample_free, chappe_take, chappe_write,
 };
 use super::{error, refused, text};
 use crate::{DdsError, Durability, Guid, Payload, Qos, Reliability, Sending, Topic};
@@ -175,6 +175,12 @@ impl End {
     pub(crate) fn readers(&self) -> u32 {
         // SAFETY: 2 of the head.
         unsafe { chappe_readers(self.raw.as_ptr()) }
+    }
+
+    /// The bytes retransmitted until the last call of [`Self::acknowledged`].
+    pub(crate) fn retransmitted(&self) -> u64 {
+        // SAFETY: 2 of the head.
+        unsafe { chappe_retransmitted(self.raw.as_ptr()) }
     }
 
     /// Identifies the operations that the library's threads run in the domain at present.

@@ -112,6 +112,7 @@ unsafe extern "C" {
     pub(super) fn chappe_found_reader(participant: i32, ring: Ring, bell: *mut c_void) -> i32;
     pub(super) fn chappe_acknowledged(end: *mut RawEnd) -> i64;
     pub(super) fn chappe_readers(end: *const RawEnd) -> u32;
+    pub(super) fn chappe_retransmitted(end: *const RawEnd) -> u64;
     pub(super) fn chappe_operations(end: *const RawEnd, into: *mut u64, most: u32) -> u32;
     pub(super) fn chappe_take(end: *const RawEnd, into: *mut RawSample, most: u32) -> i32;
     pub(super) fn chappe_sample_free(data: *mut c_void);

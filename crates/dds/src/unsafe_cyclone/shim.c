@@ -336,6 +336,7 @@ struct chappe_end {
     int64_t acknowledged; /* the last number read */
     bool awaits;          /* whether a reader lacked samples then */
     uint32_t readers;     /* matched readers of other participants then */
+    uint64_t retransmitted; /* bytes, until then */
 };
 
 struct chappe_sample {
@@ -711,6 +712,7 @@ int64_t chappe_acknowledged(struct chappe_end *end)
     if (writer != NULL) {
         through = (int64_t)ddsi_writer_max_drop_seq(writer);
         end->readers = writer->num_readers;
+        end->retransmitted = writer->rexmit_bytes;
     }
     writer_unlock(writer);
     end->acknowledged = through;
@@ -722,6 +724,12 @@ int64_t chappe_acknowledged(struct chappe_end *end)
 uint32_t chappe_readers(const struct chappe_end *end)
 {
     return end->readers;
+}
+
+/* The bytes retransmitted until the last call of `chappe_acknowledged`. */
+uint64_t chappe_retransmitted(const struct chappe_end *end)
+{
+    return end->retransmitted;
 }
 
 /* Writes an identification of each operation that a thread of the library runs in the domain at present, up to `most`, and

@@ -95,8 +95,9 @@ pub trait Pacer: fmt::Debug + Send {
     /// Reports a sample or frame that was sent for the first time.
     fn sent(&mut self, now: Instant, bytes: u64, elements: u64);
 
-    /// Reports data that was sent again, where the caller knows.
-    fn sent_again(&mut self, _now: Instant, _bytes: u64, _elements: u64) {}
+    /// Reports data that was sent again, where the caller knows; with several receivers, the mean
+    /// for each.
+    fn sent_again(&mut self, _now: Instant, _bytes: u64) {}
 
     /// Reports acknowledgements since the last call, with the rest in flight. `delay` is the time
     /// from the sending of the newest acknowledged sample to its acknowledgement, where it was

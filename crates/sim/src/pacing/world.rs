@@ -617,7 +617,8 @@ impl<'a> World<'a> {
             let side = &mut self.senders[sender];
             side.outcome.sent_again += 1;
             side.moment.sent_again += 1;
-            side.pacer.sent_again(now, size, 1);
+            let receivers = self.settings.receivers.len().max(1) as u64;
+            side.pacer.sent_again(now, size / receivers);
             if let Some(departs) = self.through_bottleneck(sender, size) {
                 self.travel((sender, receiver), sample, departs, true);
             }

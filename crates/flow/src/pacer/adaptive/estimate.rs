@@ -89,6 +89,8 @@ pub(super) struct Period {
     pub(super) spread: f64,
     /// Whether the sender had less to send than it could.
     pub(super) limited: bool,
+    /// Whether something was sent again.
+    pub(super) repaired: bool,
 }
 
 impl Estimate {
@@ -221,6 +223,7 @@ impl Estimate {
             round_trip: ended.round_trip,
             spread: ended.round_trip_max - ended.round_trip,
             limited: ended.idle > IDLE * took,
+            repaired: ended.again > 0,
         })
     }
 

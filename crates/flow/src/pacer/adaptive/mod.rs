@@ -24,7 +24,7 @@
 //! |---|---|---|
 //! | measuring | twice as many in flight in each control period | samples stand in flight (of many acknowledged at once: and the rate no longer grows), or for three of them it did not grow |
 //! | holding | sends at [`CRUISE`] of C | now and then; or something is queued on the path |
-//! | rising | sends at [`PROBE`] of C, at [`PROBE_MORE`] of it once more was delivered | a sample is queued on the path: C is the rate of delivery; or nothing was gained |
+//! | rising | sends at [`PROBE`] of C, at [`PROBE_MORE`] of it once more was delivered | a sample is queued on the path: C is the rate of delivery; or nothing was gained; or something was sent again |
 //! | draining | sends less than C | nothing is queued on the path |
 //!
 //! A sender that takes over a collapsed window drains it first, and a sender that retransmits more
@@ -334,7 +334,7 @@ impl Adaptive {
                 }
             }
             Phase::Probe { periods, gained } => {
-                if period.rate > self.rate * GAIN {
+                if period.rate > self.rate * GAIN && !period.repaired {
                     // Whatever seems to be queued: the delivery rate is higher.
                     self.rate = period.rate;
                     self.phase = Phase::Probe {
@@ -344,7 +344,9 @@ impl Adaptive {
                 } else if queued_bytes >= size + noise && !period.limited {
                     self.rate = shown;
                     self.phase = Phase::Drain { periods: 0 };
-                } else if periods >= PROBE_PERIODS {
+                } else if period.repaired || periods >= PROBE_PERIODS {
+                    // The next round trips would show repairs, and the queue on the path would
+                    // grow unseen until it overflows.
                     self.rate = self.rate.max(period.rate);
                     self.phase = Phase::Drain { periods: 0 };
                 } else {
@@ -469,7 +471,7 @@ impl Pacer for Adaptive {
         self.schedule.sent(now, period);
     }
 
-    fn sent_again(&mut self, _now: Instant, bytes: u64, _elements: u64) {
+    fn sent_again(&mut self, _now: Instant, bytes: u64) {
         if self.estimate.sent_again(bytes) {
             self.phase = Phase::Inherited;
         }
