@@ -16,6 +16,7 @@ use chappe_log::Level;
 use chappe_stream::{
     Epoch, Field, FieldType, Position, Quality, StreamElement, StreamSchema, Timestamp, Value,
 };
+use tokio::runtime::Runtime;
 
 const PATIENCE: Duration = Duration::from_secs(240);
 
@@ -152,11 +153,13 @@ async fn confirm(subscriber: &mut Subscriber) -> std::convert::Infallible {
     }
 }
 
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap();
+/// A runtime; publishers and subscribers are made within it.
+fn runtime() -> Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_time().build().unwrap()
+}
+
+fn block_on<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
     let bounded = async { tokio::time::timeout(PATIENCE, future).await };
     runtime.block_on(bounded).expect("it ends in time")
 }
@@ -164,6 +167,8 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 #[test]
 fn any_number_of_elements_that_cannot_be_samples_may_follow_each_other() {
     const REFUSED: u64 = 10_000;
+    let runtime = runtime();
+    let _entered = runtime.enter();
     let (here, _) = topics(1, "here");
     let text = format!("topic = \"{}\"\nidl = \"a.idl\"\nreaders = 0\n", topic(1));
     let publication: AnyPublication = toml::from_str(&text).unwrap();
@@ -174,7 +179,7 @@ fn any_number_of_elements_that_cannot_be_samples_may_follow_each_other() {
     let of = types.pop().unwrap();
     let published = here.any_publisher(&publication, &of, "a", None, || now(REFUSED + 2));
     let mut publisher = published.unwrap();
-    let refused = block_on(async {
+    let refused = block_on(&runtime, async {
         let mut elements = vec![element(1, 1)];
         elements.extend((2..REFUSED + 2).map(|sequence| element(sequence, 300)));
         elements.push(element(REFUSED + 2, 2));
@@ -187,11 +192,13 @@ fn any_number_of_elements_that_cannot_be_samples_may_follow_each_other() {
 #[test]
 fn a_publisher_that_has_lost_its_cursor_goes_on_after_what_readers_have() {
     const STORED: u64 = 20_000;
+    let runtime = runtime();
+    let _entered = runtime.enter();
     let ((here, _), (there, drops)) = (topics(2, "here"), topics(2, "there"));
     let mut subscriber = subscriber(&there, 2, vec![at(1, STORED)]);
     let mut publisher = publisher(&here, 2, None, STORED + 1);
     let elements = (1..=STORED + 1).map(|sequence| element(sequence, 0));
-    block_on(async {
+    block_on(&runtime, async {
         tokio::select! {
             _ = publish(&mut publisher, elements.collect()) => {}
             never = store(&mut subscriber) => match never {},
@@ -203,13 +210,15 @@ fn a_publisher_that_has_lost_its_cursor_goes_on_after_what_readers_have() {
 
 #[test]
 fn a_reader_that_was_away_goes_on_and_reports_what_it_missed() {
+    let runtime = runtime();
+    let _entered = runtime.enter();
     let (here, _) = topics(3, "here");
     let (one, drops_of_one) = topics(3, "one");
     let (away, drops) = topics(3, "away");
     let mut one = subscriber(&one, 3, vec![at(1, 200)]);
     let mut away = subscriber(&away, 3, vec![at(1, 100)]);
     let mut publisher = publisher(&here, 3, Some(at(1, 200)), 210);
-    let (of_one, of_away) = block_on(async {
+    let (of_one, of_away) = block_on(&runtime, async {
         // One at a time: each is delivered to one of them before the next is published.
         let publishing = async {
             for sequence in 201.. {
@@ -232,13 +241,15 @@ fn a_reader_that_was_away_goes_on_and_reports_what_it_missed() {
 
 #[test]
 fn a_confirmation_of_what_there_is_not_holds_up_nothing() {
+    let runtime = runtime();
+    let _entered = runtime.enter();
     let (here, _) = topics(4, "here");
     let ((one, _), (stranger, _)) = (topics(4, "one"), topics(4, "stranger"));
     let mut stranger = subscriber(&stranger, 4, vec![at(7, 1_000_000)]);
     let mut one = subscriber(&one, 4, vec![at(1, 1)]);
     let mut publisher = publisher(&here, 4, Some(at(1, 1)), 9);
     let elements = (2..10).map(|sequence| element(sequence, 0)).collect();
-    block_on(async {
+    block_on(&runtime, async {
         tokio::select! {
             _ = publish(&mut publisher, elements) => {}
             never = confirm(&mut stranger) => match never {},

@@ -126,7 +126,7 @@ fn errors_come_with_a_hint() {
         ),
         (
             &["query", "--node", "http://127.0.0.1:9", "select 1"],
-            "chappe serve",
+            "chappe up",
         ),
         (
             &["query", "--node", "ftp://x", "select 1"],
