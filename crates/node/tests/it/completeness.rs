@@ -74,7 +74,7 @@ fn killed_writer() {
         let node = Node::start(config).await.unwrap();
         produce(&node, BEFORE..BEFORE + 1).await;
         // A log whose thread starts late on a busy machine would write all the elements by its first commit.
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
         produce(&node, BEFORE + 1..BEFORE + KILLED).await;
         println!("{ACKNOWLEDGED}");
         std::future::pending::<()>().await;
