@@ -241,12 +241,21 @@ fn a_wrong_change_of_a_running_sensor_and_a_name_that_becomes_free() {
     write_sensor(directory.path(), "mean", text);
     block(async {
         let node = Node::start(config(directory.path())).await.unwrap();
-        let element = elements::element(1, vec![Value::Double(20.5)]);
-        node.store("ward.bed1", &schema(), &[element])
+        let element = |number| elements::element(number, vec![Value::Double(20.5)]);
+        node.store("ward.bed1", &schema(), &[element(1)])
             .await
             .unwrap();
         until("the sensor runs", || async {
             get(&node, "/api/v1/virtual-sensors/mean").await.json()["state"] == "running"
+        })
+        .await;
+        // An empty stream would be the obstacle.
+        node.store("ward.bed1", &schema(), &[element(2)])
+            .await
+            .unwrap();
+        until("the sensor has a value", || async {
+            node.stream("mean")
+                .is_some_and(|stream| stream.newest(1).is_ok_and(|it| !it.is_empty()))
         })
         .await;
         write_sensor(directory.path(), "mean", &text.replace("window", "windw"));

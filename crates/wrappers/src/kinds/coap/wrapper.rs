@@ -44,7 +44,7 @@ pub(crate) const WRAPPER: WrapperKind = WrapperKind {
     name: "coap",
     about: "observed resources of a CoAP server",
     delivery: Delivery {
-        acknowledges: "a confirmable notification after it is stored; at once if it has more than one block",
+        acknowledges: "a confirmable notification after it is stored; immediately if it has more than one block",
         resumes: "registering again; the checksum of the newest stored state",
         may_double: "a state that the server notifies again",
         may_miss: "states between two notifications and while the node is down: CoAP promises only the newest; reordered and incomplete ones are counted",

@@ -24,7 +24,7 @@ pub(crate) const WRAPPER: WrapperKind = WrapperKind {
         acknowledges: "when the library has the sample in memory",
         resumes: "nothing",
         may_double: "samples that a `transient_local` writer sends again after a restart",
-        may_miss: "samples of the time without the node, unless their writer keeps them",
+        may_miss: "samples that were written while the node was down, unless their writer keeps them",
         back_pressure: "the reader keeps `max_samples`; then the oldest are dropped and counted",
     },
     check: |file| settings(file).map(drop),

@@ -18,8 +18,8 @@ use crate::{
 pub(crate) const EXPORTER: ExporterKind = ExporterKind {
     name: "dds",
     about: "publishes a stream to a DDS topic",
-    written: "all reliable readers have it in memory, or so many Chappe nodes as `readers` have stored it (`acknowledge`)",
-    may_double: "elements delivered within the last fifth of a second before a crash, or on their way to a reader that left; a Chappe node drops them",
+    written: "all reliable readers have it in memory, or as many Chappe nodes as `readers` specifies have stored it (`acknowledge`)",
+    may_double: "elements delivered within the last fifth of a second before a crash, or in flight to a reader that left; a Chappe node drops them",
     check: |file| settings(file).map(drop),
     open,
     schema: || schemars::schema_for!(Publication),

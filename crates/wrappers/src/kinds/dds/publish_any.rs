@@ -15,7 +15,7 @@ pub(crate) const EXPORTER: ExporterKind = ExporterKind {
     name: "dds_any",
     about: "publishes a stream to a DDS topic with a type from an IDL file",
     written: "all reliable readers have it in memory",
-    may_double: "elements delivered within the last fifth of a second before a crash, or on their way to a reader that left",
+    may_double: "elements delivered within the last fifth of a second before a crash, or in flight to a reader that left",
     check: |file| settings(file).map(drop),
     open,
     schema: || schemars::schema_for!(AnyPublication),

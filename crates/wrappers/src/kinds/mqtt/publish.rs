@@ -28,7 +28,7 @@ pub(crate) const EXPORTER: ExporterKind = ExporterKind {
     name: "mqtt",
     about: "publishes elements to an MQTT broker, 3.1.1 or 5.0",
     written: "the broker has acknowledged the message; with quality of service 0, when it is sent",
-    may_double: "messages of the last batch after a crash or a broken connection; in MQTT 5.0 the user property `chappe-element` tells",
+    may_double: "messages of the last batch after a crash or a broken connection; in MQTT 5.0 the user property `chappe-element` identifies them",
     check: |file| settings(file).map(drop),
     open,
     schema: || schemars::schema_for!(Settings),

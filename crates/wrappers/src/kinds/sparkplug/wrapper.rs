@@ -28,7 +28,7 @@ pub(crate) const WRAPPER: WrapperKind = WrapperKind {
         acknowledges: "nothing: edge nodes publish with quality of service 0",
         resumes: "new birth certificates, for which edge nodes are asked",
         may_double: "values of birth certificates after a restart; others never",
-        may_miss: "messages of the time without a connection or birth certificate; gaps of sequence numbers are counted",
+        may_miss: "messages that were published while there was no connection or no birth certificate; gaps of sequence numbers are counted",
         back_pressure: "the socket is not read",
     },
     check: |file| settings(file).map(drop),

@@ -33,7 +33,7 @@ const LOCK_TIME: Duration = Duration::from_secs(30);
 /// Time between two attempts to get the directory.
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 /// When an element counts as written.
-const WRITTEN: &str = "the file that has it is complete, synced and has its name";
+const WRITTEN: &str = "the file that has it is complete, synced and has its final name";
 /// When an element may arrive twice.
 const DOUBLE: &str =
     "no, unless a new file is moved away within a fifth of a second, before a crash";

@@ -34,7 +34,7 @@ pub(crate) const WRAPPER: WrapperKind = WrapperKind {
         acknowledges: "by PUBACK, after the message is stored",
         resumes: "the retained announcements and states of the broker",
         may_double: "the retained state of an entity, after each connection",
-        may_miss: "states of the time without a connection, except the retained ones",
+        may_miss: "states that were published while there was no connection, except the retained ones",
         back_pressure: "acknowledgements wait, and the socket is not read",
     },
     check: |file| settings(file).map(drop),
