@@ -52,8 +52,7 @@ fn is_secure() -> bool {
 fn build() -> Result<(), String> {
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("no OUT_DIR")?);
     let (source, build) = (out.join("source"), out.join("library"));
-    renew(&out, &[&source, &build]).map_err(|error| error.to_string())?;
-    changed(&cyclonedds_src::source_dir(), &source).map_err(|error| error.to_string())?;
+    sources(&out, &source, &build).map_err(|error| error.to_string())?;
     library(&source, &build)?;
     let mut shim = cc::Build::new();
     shim.files(SHIM)
@@ -184,20 +183,20 @@ uint64_t chappe_held_bytes (const struct ddsi_rbufpool *rbp)
     },
 ];
 
-/// Removes what an earlier build left, if it was made with other changes, or before the folder was moved: CMake remembers
-/// its path.
-fn renew(out: &Path, folders: &[&Path]) -> io::Result<()> {
+/// Makes the changed sources. What an earlier build left is removed, if it was interrupted or made with other changes, or if
+/// the folder was moved since: CMake remembers its path.
+fn sources(out: &Path, source: &Path, build: &Path) -> io::Result<()> {
     let made = format!("{}\n{CHANGES:?}\n", out.display());
     let stamp = out.join("made");
-    if fs::read_to_string(&stamp).is_ok_and(|it| it == made) {
-        return Ok(());
-    }
-    for folder in folders {
-        match fs::remove_dir_all(folder) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+    if !fs::read_to_string(&stamp).is_ok_and(|it| it == made) {
+        for folder in [source, build] {
+            match fs::remove_dir_all(folder) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
     }
+    changed(&cyclonedds_src::source_dir(), source)?;
     fs::write(stamp, made)
 }
 
