@@ -256,6 +256,9 @@ pub struct Sample {
     pub source_time_ns: i64,
     /// The type that its writer announced, for a reader of any type.
     pub of: Option<Arc<Structure>>,
+    /// How the fields that its writer announced differ from those of the reader ([`Qos::fields`]): its content is of
+    /// another type then.
+    pub differences: Option<Arc<str>>,
     /// Its content.
     pub payload: Payload,
 }
@@ -334,38 +337,57 @@ pub enum Event {
         /// Which one, and the limit.
         detail: String,
     },
-    /// A remote end has the same topic, but the writer offers less than the reader requests, so no sample
-    /// is transferred.
-    QosMismatch(Box<QosMismatch>),
+    /// A remote end has the same topic, but no sample is transferred or used.
+    Mismatch(Box<Mismatch>),
 }
 
-/// Two ends with incompatible quality of service.
+/// Two ends of a topic that are incompatible.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct QosMismatch {
+pub struct Mismatch {
     /// The local writer or reader.
     pub here: Guid,
     /// The remote reader or writer.
     pub there: Guid,
     /// The name of the remote participant.
     pub peer: Option<String>,
-    /// The values offered by the writer.
-    pub offered: Announced,
-    /// The values requested by the reader.
-    pub requested: Announced,
+    /// In what they are incompatible.
+    pub kind: MismatchKind,
 }
 
-impl fmt::Display for QosMismatch {
+/// In what two ends are incompatible.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MismatchKind {
+    /// The writer offers less than the reader requests.
+    Qos {
+        /// The values offered by the writer.
+        offered: Announced,
+        /// The values requested by the reader.
+        requested: Announced,
+    },
+    /// Their types have different fields: the differences of the remote ones from the local ones.
+    Fields(Vec<String>),
+}
+
+impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (there, peer) = (self.there, self.peer.as_deref().unwrap_or("a peer"));
-        let missed = match self.offered.misses(&self.requested) {
-            missed if missed.is_empty() => "another policy".to_owned(),
-            missed => missed.join(", "),
-        };
-        write!(
-            f,
-            "{peer} ({there}) is incompatible in {missed}: the writer offers {}, the reader requests {}",
-            self.offered, self.requested
-        )
+        write!(f, "{peer} ({there}) ")?;
+        match &self.kind {
+            MismatchKind::Qos { offered, requested } => {
+                let missed = match offered.misses(requested) {
+                    missed if missed.is_empty() => "another policy".to_owned(),
+                    missed => missed.join(", "),
+                };
+                write!(
+                    f,
+                    "is incompatible in {missed}: the writer offers {offered}, the reader requests {requested}"
+                )
+            }
+            MismatchKind::Fields(differences) => {
+                write!(f, "has other fields: {}", differences.join("; "))
+            }
+        }
     }
 }
 

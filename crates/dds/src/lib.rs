@@ -35,6 +35,8 @@ mod cyclone;
 mod element;
 mod error;
 #[cfg(cyclone)]
+mod fields;
+#[cfg(cyclone)]
 mod journal;
 #[cfg(feature = "security")]
 pub mod keys;
@@ -63,9 +65,9 @@ mod unsafe_descriptor;
 pub const IS_BUILT: bool = cfg!(cyclone);
 
 pub use backend::{
-    Acknowledged, DOMAIN_MAX, Encoding, Endian, Event, Guid, Participant, ParticipantConfig,
-    Payload, QosMismatch, Reader, RemoteEnd, SAMPLE_BYTES_MAX, Sample, TOPIC_BYTES_MAX, Topic,
-    UNACKNOWLEDGED_BYTES_MAX, Writer, write_within,
+    Acknowledged, DOMAIN_MAX, Encoding, Endian, Event, Guid, Mismatch, MismatchKind, Participant,
+    ParticipantConfig, Payload, Reader, RemoteEnd, SAMPLE_BYTES_MAX, Sample, TOPIC_BYTES_MAX,
+    Topic, UNACKNOWLEDGED_BYTES_MAX, Writer, write_within,
 };
 pub use bytes::Bytes;
 pub use cdr::{Decoder, Encoder};

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use chappe_stream::Field;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +58,10 @@ pub struct Qos {
     /// Whether the type has no key member. Ends match only if both have one or none has; those of Chappe's own types have.
     #[serde(skip)]
     pub is_keyless: bool,
+    /// The fields of its type, one of Chappe's own: both ends announce them, and no element is taken from a writer with others.
+    /// Empty: they are not compared.
+    #[serde(skip)]
+    pub fields: Vec<Field>,
     /// When a writer sends.
     #[serde(skip)]
     pub sending: Sending,
@@ -114,6 +119,7 @@ impl Default for Qos {
             any_encoding: false,
             is_version_2: false,
             is_keyless: false,
+            fields: Vec::new(),
             sending: Sending::Immediate,
         }
     }

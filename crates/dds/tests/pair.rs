@@ -8,8 +8,8 @@
 use std::time::{Duration, Instant};
 
 use chappe_dds::{
-    Bytes, DdsError, Durability, Event, Guid, Octets, Participant, ParticipantConfig, Qos, Reader,
-    Reliability, Sample, Topic, WriteError, Writer, open, write_within,
+    Bytes, DdsError, Durability, Event, Guid, MismatchKind, Octets, Participant, ParticipantConfig,
+    Qos, Reader, Reliability, Sample, Topic, WriteError, Writer, open, write_within,
 };
 
 /// The time limit of every step; reason: a busy machine, and the timers of the library.
@@ -262,7 +262,7 @@ fn incompatible_ends_are_reported_with_both_sides_values() {
     let mut events = Vec::new();
     let find = |events: &[Event]| {
         let mut found = events.iter().filter_map(|event| match event {
-            Event::QosMismatch(mismatch) => Some(mismatch.clone()),
+            Event::Mismatch(mismatch) => Some(mismatch.clone()),
             _ => None,
         });
         found.find(|mismatch| mismatch.here == writer.guid())
@@ -272,12 +272,12 @@ fn incompatible_ends_are_reported_with_both_sides_values() {
     });
     let mismatch = find(&events).unwrap();
     assert_eq!(mismatch.there, reader.guid());
-    assert_eq!(mismatch.offered.reliability, Reliability::BestEffort);
-    assert_eq!(mismatch.requested.reliability, Reliability::Reliable);
-    assert_eq!(
-        mismatch.offered.misses(&mismatch.requested),
-        ["reliability"]
-    );
+    let MismatchKind::Qos { offered, requested } = &mismatch.kind else {
+        panic!("{mismatch}");
+    };
+    assert_eq!(offered.reliability, Reliability::BestEffort);
+    assert_eq!(requested.reliability, Reliability::Reliable);
+    assert_eq!(offered.misses(requested), ["reliability"]);
     let named = format!(" at 127.0.0.1, process {}", std::process::id());
     let words = mismatch.to_string();
     assert!(words.contains(&named), "{words}");

@@ -100,10 +100,19 @@ fn publisher(topics: &Arc<Topics>, test: u32, delivered: Option<Position>, last:
 
 /// A subscriber that has elements up to these.
 fn subscriber(topics: &Arc<Topics>, test: u32, reached: Vec<Position>) -> Subscriber {
+    subscriber_of(topics, test, &schema(), reached)
+}
+
+fn subscriber_of(
+    topics: &Arc<Topics>,
+    test: u32,
+    schema: &StreamSchema,
+    reached: Vec<Position>,
+) -> Subscriber {
     let text = format!("topic = \"{}\"\n{KEPT}\n", topic(test));
     let subscription = toml::from_str(&text).unwrap();
     let reached = Reached::new(reached);
-    let subscriber = topics.subscriber(subscription, "a", &schema(), reached, || Timestamp(1));
+    let subscriber = topics.subscriber(subscription, "a", schema, reached, || Timestamp(1));
     subscriber.unwrap()
 }
 
@@ -256,4 +265,47 @@ fn a_confirmation_of_what_there_is_not_holds_up_nothing() {
             never = store(&mut one) => match never {},
         }
     });
+}
+
+#[test]
+fn elements_with_other_fields_are_refused_and_named_at_both_ends() {
+    let runtime = runtime();
+    let (here, _) = topics(5, "here");
+    let (there, drops) = topics(5, "there");
+    block_on(&runtime, async {
+        let mut publisher = publisher(&here, 5, None, 3);
+        let mut other = (*schema()).clone();
+        // Of the same size, so that its bytes could be read as this type.
+        other.fields[0].field_type = FieldType::Double;
+        let mut subscriber = subscriber_of(&there, 5, &other, Vec::new());
+        let publishing = async {
+            let elements = (1..=3).map(|n| element(n, n as i64)).collect();
+            publish(&mut publisher, elements).await;
+        };
+        let named = async {
+            loop {
+                let writers = here.participant().map(|it| it.writers).unwrap_or_default();
+                let mut ends = writers.iter().flat_map(|it| it.end.mismatched.clone());
+                let refused = there.status().subscriptions[0].other_fields;
+                if let (Some(text), 3..) = (ends.next(), refused) {
+                    return text;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let text = tokio::select! {
+            text = named => text,
+            () = publishing => panic!("nobody stores them"),
+            elements = subscriber.next() => panic!("{elements:?}"),
+        };
+        let words = "has other fields: value: announced as double, expected integer";
+        assert!(text.ends_with(words), "{text}");
+    });
+    let drops = drops.lock().unwrap();
+    let (reason, detail) = &drops[0];
+    assert_eq!(*reason, "other fields");
+    assert!(
+        detail.ends_with(": value: announced as integer, expected double"),
+        "{detail}"
+    );
 }

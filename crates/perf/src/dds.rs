@@ -192,7 +192,7 @@ impl DdsOutlet {
     fn hear(&mut self) {
         while let Some(event) = self.participant.event() {
             let gone: &dyn Fn(&Guid) -> bool = match &event {
-                Event::QosMismatch(found) => {
+                Event::Mismatch(found) => {
                     self.mismatch = Some(found.to_string());
                     continue;
                 }
@@ -408,7 +408,7 @@ impl DdsInlet {
     /// Handles the library's news about remote ends; remembers the newest mismatch as text.
     fn hear(&mut self) {
         while let Some(event) = self.participant.event() {
-            if let Event::QosMismatch(found) = event {
+            if let Event::Mismatch(found) = event {
                 self.mismatch = Some(found.to_string());
             }
         }

@@ -10,9 +10,14 @@ use std::time::{Duration, Instant};
 
 use super::any::AnyReader;
 use super::{reader, writer};
+use chappe_stream::Field;
+
 use crate::SAMPLE_BYTES_MAX;
-use crate::backend::{Event, Guid, Participant, ParticipantConfig, QosMismatch, RemoteEnd, Topic};
+use crate::backend::{
+    Event, Guid, Mismatch, MismatchKind, Participant, ParticipantConfig, RemoteEnd, Topic,
+};
 use crate::confine::Marks;
+use crate::fields::differences;
 use crate::mtu::datagram_bytes;
 use crate::name::{Name, announced_name};
 use crate::qos::Announced;
@@ -51,6 +56,7 @@ pub(super) struct Known {
     writes: bool,
     topic: Topic,
     announced: Announced,
+    pub(super) fields: Vec<Field>,
 }
 
 impl Known {
@@ -68,6 +74,7 @@ impl Known {
             writes,
             topic: topic.clone(),
             announced: qos.announced(),
+            fields: qos.fields.clone(),
         })
     }
 }
@@ -244,21 +251,25 @@ impl Cyclone {
             true => (here.announced, there.announced),
             false => (there.announced, here.announced),
         };
-        if offered.misses(&requested).is_empty()
-            || self.mismatched.len() >= MISMATCHES_MAX
+        let kind = match offered.misses(&requested).is_empty() {
+            false => MismatchKind::Qos { offered, requested },
+            true => match differences(&there.fields, &here.fields) {
+                found if found.is_empty() => return,
+                found => MismatchKind::Fields(found),
+            },
+        };
+        if self.mismatched.len() >= MISMATCHES_MAX
             || !self.mismatched.insert((here.guid, there.guid))
         {
             return;
         }
         let peer = self.names.get(&there.guid.prefix()).cloned().flatten();
-        self.queued
-            .push_back(Event::QosMismatch(Box::new(QosMismatch {
-                here: here.guid,
-                there: there.guid,
-                peer,
-                offered,
-                requested,
-            })));
+        self.queued.push_back(Event::Mismatch(Box::new(Mismatch {
+            here: here.guid,
+            there: there.guid,
+            peer,
+            kind,
+        })));
     }
 
     /// A participant was found.

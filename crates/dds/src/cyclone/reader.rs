@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::participant::Known;
 use crate::backend::{Guid, Reader, Sample};
+use crate::fields::differences;
 use crate::lost::Lost;
 use crate::{DdsError, Qos};
 
@@ -19,8 +20,8 @@ pub(super) struct CycloneReader {
     held: usize,
     /// Whether dropped samples are lost: with `keep_last` they are not asked for.
     counts_all: bool,
-    /// Writers by the handles of the library.
-    writers: BTreeMap<u64, Guid>,
+    /// Writers by the handles of the library, with the differences of their fields.
+    writers: BTreeMap<u64, (Guid, Option<Arc<str>>)>,
     ready: VecDeque<Sample>,
     lost: Lost,
 }
@@ -60,17 +61,20 @@ impl Reader for CycloneReader {
             }
             let was_full = self.counts_all && taken.len() >= self.held;
             for it in taken {
-                let writer = writers.get(&it.writer).copied();
-                let writer = writer.unwrap_or_else(|| {
+                let writer = writers.get(&it.writer).cloned();
+                let (writer, differences) = writer.unwrap_or_else(|| {
                     // A writer that has left is identified by its handle.
                     let handle = it.writer.to_be_bytes();
                     let mut named = [0; 16];
                     named[8..].copy_from_slice(&handle);
                     let guid = library.matched_guid(it.writer).unwrap_or(Guid(named));
+                    let fields = library.matched_fields(it.writer);
+                    let found = differences(&fields, &self.known.fields);
+                    let found = (!found.is_empty()).then(|| found.join("; ").into());
                     if writers.len() < HANDLES_MAX {
-                        writers.insert(it.writer, guid);
+                        writers.insert(it.writer, (guid, found.clone()));
                     }
-                    guid
+                    (guid, found)
                 });
                 self.lost.count(writer, it.number, was_full);
                 self.ready.push_back(Sample {
@@ -78,6 +82,7 @@ impl Reader for CycloneReader {
                     number: it.number,
                     source_time_ns: it.source_time_ns,
                     of: None,
+                    differences,
                     payload: it.payload,
                 });
             }

@@ -197,7 +197,7 @@ impl Live {
                 let mut counters = lock(&shared.counters);
                 counters.peers = counters.peers.saturating_sub(1);
             }
-            Event::QosMismatch(mismatch) => {
+            Event::Mismatch(mismatch) => {
                 let Some(topic) = self.mismatch(mismatch.here, mismatch) else {
                     return;
                 };
@@ -218,7 +218,7 @@ impl Live {
     }
 
     /// Counts a mismatch. Returns the topic.
-    fn mismatch(&self, here: Guid, mismatch: &crate::QosMismatch) -> Option<String> {
+    fn mismatch(&self, here: Guid, mismatch: &crate::Mismatch) -> Option<String> {
         if let Some(outlet) = self.outlets.iter().find(|live| live.guid() == here) {
             outlet.end.shared_status.mismatch(mismatch);
             return Some(outlet.end.topic().to_owned());

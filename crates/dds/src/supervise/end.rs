@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::lock;
 use super::status::{EndStatus, add_mismatch};
-use crate::backend::{QosMismatch, Topic};
+use crate::backend::{Mismatch, Topic};
 use crate::{DdsError, Qos};
 
 /// The status of an end, shared by its handle and the thread that calls the library.
@@ -27,7 +27,7 @@ impl<S: Clone + AsMut<EndStatus>> SharedStatus<S> {
     }
 
     /// Another end has the topic and is incompatible.
-    pub(super) fn mismatch(&self, mismatch: &QosMismatch) {
+    pub(super) fn mismatch(&self, mismatch: &Mismatch) {
         self.change(|status| add_mismatch(status.as_mut(), mismatch.to_string()));
     }
 }

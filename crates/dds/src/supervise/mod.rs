@@ -25,7 +25,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::backend::ParticipantConfig;
-use crate::{DdsError, QosMismatch};
+use crate::{DdsError, Mismatch};
 
 pub use inlet::{Inlet, InletConfig};
 pub use outlet::{Ended, Outgoing, Outlet, OutletConfig, Progress, Stalled};
@@ -85,8 +85,8 @@ pub enum Notice {
     Mismatch {
         /// The topic.
         topic: String,
-        /// The values of both sides.
-        mismatch: QosMismatch,
+        /// In what.
+        mismatch: Mismatch,
     },
     /// The participant is restarted.
     Restarted {

@@ -56,7 +56,10 @@ impl Form {
     /// The quality of service of its writer.
     pub(super) fn qos(&self, configured: &Qos) -> Qos {
         match self {
-            Self::Own(_) => configured.clone(),
+            Self::Own(of) => Qos {
+                fields: of.schema().fields.clone(),
+                ..configured.clone()
+            },
             Self::Foreign(map) => Qos {
                 any_encoding: true,
                 is_version_2: map.of().is_version_2(),

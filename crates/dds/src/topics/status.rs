@@ -57,6 +57,8 @@ pub struct SubscriptionStatus {
     pub early: u64,
     /// Samples of another type.
     pub malformed: u64,
+    /// Samples of writers whose type has other fields.
+    pub other_fields: u64,
     /// Elements of other streams.
     pub foreign: u64,
     /// Rollbacks of the source.

@@ -85,7 +85,10 @@ impl Topics {
         })?;
         let inlet = supervisor.reader(InletConfig {
             topic,
-            qos: subscription.qos,
+            qos: Qos {
+                fields: of.schema().fields.clone(),
+                ..subscription.qos
+            },
         })?;
         let status = SubscriptionStatus {
             topic: subscription.topic.clone(),
@@ -205,6 +208,12 @@ impl Subscriber {
 
     /// Converts a sample to an element, if it is to be stored.
     fn read(&mut self, sample: &Sample) -> Option<StreamElement> {
+        if let Some(differences) = &sample.differences {
+            lock(&self.status).other_fields += 1;
+            let detail = format!("from {}: {differences}", sample.writer);
+            (self.topics.reports.dropped)("other fields", &self.topic, detail);
+            return None;
+        }
         let decoded = match self.of.decode(&sample.payload) {
             Ok(decoded) => decoded,
             Err(error) => {

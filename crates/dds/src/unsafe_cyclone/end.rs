@@ -7,13 +7,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::bell::{acknowledged, ring};
-use super::presence::{Presence, guid_of};
+use super::presence::{Presence, guid_of, words};
 use super::raw::{
-    RawEnd, RawQos, RawSample, chappe_acknowledged, chappe_end_entity, chappe_end_free,
-    chappe_end_new, chappe_flush, chappe_matched, chappe_matched_guid, chappe_operations,
-    chappe_readers, chappe_retransmitted, chappe_sample_free, chappe_take, chappe_write,
+    FIELDS_ROOM, RawEnd, RawQos, RawSample, chappe_acknowledged, chappe_end_entity,
+    chappe_end_free, chappe_end_new, chappe_flush, chappe_matched, chappe_matched_fields,
+    chappe_matched_guid, chappe_operations, chappe_readers, chappe_retransmitted,
+    chappe_sample_free, chappe_take, chappe_write,
 };
 use super::{error, refused, text};
+use crate::fields::announcement;
 use crate::{DdsError, Durability, Guid, Payload, Qos, Reliability, Sending, Topic};
 
 /// Samples taken in one call.
@@ -92,6 +94,7 @@ impl End {
             .iter()
             .map(|name| text(name))
             .collect::<Result<_, _>>()?;
+        let fields = text(&announcement(&qos.fields))?;
         let pointers: Vec<*const c_char> = partitions.iter().map(|name| name.as_ptr()).collect();
         let of = RawQos {
             reliable: i32::from(qos.reliability == Reliability::Reliable),
@@ -107,6 +110,7 @@ impl End {
             is_version_2: i32::from(qos.is_version_2),
             is_keyless: i32::from(qos.is_keyless),
             is_batched: i32::from(qos.sending == Sending::Batched),
+            fields: fields.as_ptr(),
         };
         let bell = Arc::as_ptr(&presence.bell).cast_mut().cast();
         let mut made = std::ptr::null_mut();
@@ -245,6 +249,15 @@ impl End {
         // SAFETY: 2 of the head; it writes 16 bytes.
         let known = unsafe { chappe_matched_guid(self.raw.as_ptr(), handle, guid.as_mut_ptr()) };
         (known != 0).then_some(Guid(guid))
+    }
+
+    /// The fields that a match announced, or the data of another program; empty if it has left.
+    pub(crate) fn matched_fields(&self, handle: u64) -> String {
+        let mut fields = [0; FIELDS_ROOM];
+        let (into, room) = (fields.as_mut_ptr(), fields.len());
+        // SAFETY: 2 and 5 of the head; it writes at most as many bytes as there is room for.
+        unsafe { chappe_matched_fields(self.raw.as_ptr(), handle, into, room) };
+        words(&fields)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Once};
 
 use super::bell::{Bell, log, ring};
 use super::raw::{
-    RawFound, chappe_domain_number, chappe_forget, chappe_forget_end, chappe_found,
+    FIELDS_ROOM, RawFound, chappe_domain_number, chappe_forget, chappe_forget_end, chappe_found,
     chappe_found_reader, chappe_guid, chappe_participant, chappe_participant_exists,
     chappe_received_bytes, chappe_type, dds_create_domain, dds_delete, dds_set_log_sink,
 };
@@ -94,6 +94,8 @@ pub(crate) struct Found {
     pub(crate) announced: Announced,
     pub(crate) partitions: Vec<String>,
     pub(crate) type_hash: Option<TypeHash>,
+    /// The fields that a writer or reader announced, or the data of another program.
+    pub(crate) fields: String,
     pub(crate) name: Option<String>,
 }
 
@@ -259,6 +261,7 @@ fn found(reader: i32, ends: i32) -> Result<Option<Found>, DdsError> {
         topic: [0; 256],
         type_name: [0; 256],
         name: [0; 129],
+        fields: [0; FIELDS_ROOM],
     };
     // SAFETY: 1 of the head; it fills the struct, whose layout is that of `struct chappe_found`.
     match unsafe { chappe_found(reader, ends, &raw mut raw) } {
@@ -275,13 +278,15 @@ impl Drop for Presence {
     }
 }
 
+/// A text in an array, up to its zero.
+pub(super) fn words(of: &[c_char]) -> String {
+    let bytes = of.iter().take_while(|byte| **byte != 0);
+    let bytes: Vec<u8> = bytes.map(|byte| byte.to_ne_bytes()[0]).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 impl Found {
     fn of(raw: &RawFound) -> Self {
-        let words = |of: &[c_char]| {
-            let bytes = of.iter().take_while(|byte| **byte != 0);
-            let bytes: Vec<u8> = bytes.map(|byte| byte.to_ne_bytes()[0]).collect();
-            String::from_utf8_lossy(&bytes).into_owned()
-        };
         Self {
             guid: Guid(raw.guid),
             is_alive: raw.is_alive != 0,
@@ -305,6 +310,7 @@ impl Found {
             },
             partitions: words(&raw.partitions).lines().map(str::to_owned).collect(),
             type_hash: (raw.has_type != 0).then_some(raw.type_hash),
+            fields: words(&raw.fields),
             name: Some(words(&raw.name)).filter(|name| !name.is_empty()),
         }
     }

@@ -2,6 +2,11 @@
 
 use std::ffi::{c_char, c_void};
 
+use crate::fields::BYTES_MAX;
+
+/// The announced fields, and a zero.
+pub(super) const FIELDS_ROOM: usize = BYTES_MAX + 1;
+
 #[repr(C)]
 pub(super) struct RawQos {
     pub(super) reliable: i32,
@@ -15,6 +20,7 @@ pub(super) struct RawQos {
     pub(super) is_version_2: i32,
     pub(super) is_keyless: i32,
     pub(super) is_batched: i32,
+    pub(super) fields: *const c_char,
 }
 
 /// Opaque: `struct chappe_end`.
@@ -49,6 +55,7 @@ pub(super) struct RawFound {
     pub(super) topic: [c_char; 256],
     pub(super) type_name: [c_char; 256],
     pub(super) name: [c_char; 129],
+    pub(super) fields: [c_char; FIELDS_ROOM],
 }
 
 /// The library's `dds_log_data_t`.
@@ -118,5 +125,11 @@ unsafe extern "C" {
     pub(super) fn chappe_sample_free(data: *mut c_void);
     pub(super) fn chappe_matched(end: *const RawEnd, handles: *mut u64, most: u32) -> i32;
     pub(super) fn chappe_matched_guid(end: *const RawEnd, handle: u64, guid: *mut u8) -> i32;
+    pub(super) fn chappe_matched_fields(
+        end: *const RawEnd,
+        handle: u64,
+        into: *mut c_char,
+        room: usize,
+    );
     pub(super) fn chappe_found(reader: i32, ends: i32, found: *mut RawFound) -> i32;
 }

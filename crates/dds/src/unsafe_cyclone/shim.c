@@ -322,6 +322,7 @@ struct chappe_qos {
     int32_t is_version_2; /* of a writer */
     int32_t is_keyless;
     int32_t is_batched; /* of a writer: samples are collected until `chappe_flush` or until a datagram is full */
+    const char *fields; /* announced; empty: nothing */
 };
 
 struct chappe_end {
@@ -363,6 +364,7 @@ struct chappe_found {
     char topic[256];
     char type_name[256];
     char name[129];
+    char fields[4097]; /* what a writer or reader announces as its fields, or other data */
 };
 
 /* -- acknowledgements as events -------------------------------------------------------------------- */
@@ -542,6 +544,8 @@ static dds_qos_t *policies(const struct chappe_qos *of, bool writes)
     dds_data_representation_id_t encodings[2] = {DDS_DATA_REPRESENTATION_XCDR1, DDS_DATA_REPRESENTATION_XCDR2};
     bool is_version_2 = writes && of->is_version_2;
     dds_qset_data_representation(qos, of->any_encoding && !writes ? 2 : 1, encodings + (is_version_2 ? 1 : 0));
+    if (of->fields[0] != 0)
+        dds_qset_userdata(qos, of->fields, strlen(of->fields));
     if (of->partition_count > 0)
         dds_qset_partition(qos, of->partition_count, (const char **)of->partitions);
     return qos;
@@ -808,6 +812,30 @@ int32_t chappe_matched_guid(const struct chappe_end *end, uint64_t handle, uint8
     return 1;
 }
 
+/* Copies the data that an end announces for users, up to a zero and as far as there is room. */
+static void copy_fields(char *to, size_t room, const dds_qos_t *qos)
+{
+    void *data = NULL;
+    size_t size = 0;
+    to[0] = 0;
+    if (qos == NULL || !dds_qget_userdata(qos, &data, &size) || data == NULL)
+        return;
+    size = size < room ? size : room - 1;
+    memcpy(to, data, size);
+    to[size] = 0;
+    dds_free(data);
+}
+
+/* The fields that a match announces; empty if it has left. */
+void chappe_matched_fields(const struct chappe_end *end, uint64_t handle, char *into, size_t room)
+{
+    dds_builtintopic_endpoint_t *found = end->writes ? dds_get_matched_subscription_data(end->entity, handle)
+                                                     : dds_get_matched_publication_data(end->entity, handle);
+    copy_fields(into, room, found != NULL ? found->qos : NULL);
+    if (found != NULL)
+        dds_builtintopic_free_endpoint(found);
+}
+
 static void copy(char *to, size_t size, const char *from)
 {
     strncpy(to, from == NULL ? "" : from, size - 1);
@@ -951,6 +979,7 @@ int32_t chappe_found(dds_entity_t reader, int32_t ends, struct chappe_found *fou
             copy(found->type_name, sizeof found->type_name, end->type_name);
             describe(found, end->qos);
             copy_partitions(found, end->qos);
+            copy_fields(found->fields, sizeof found->fields, end->qos);
             found->has_type = chappe_type_hash(end, found->type_hash);
         }
     } else {
