@@ -1,5 +1,6 @@
 //! Goal: what strangers announce is bounded: writers and readers of a participant, and types of a topic; those beyond the limit
-//! are named, and a writer that was ignored is read once there is room.
+//! are named, and a writer that was ignored is read once there is room. The samples that nobody takes are bounded, and those
+//! beyond are counted as lost.
 //! Method: two participants of one process on loopback, in a domain that this process is unlikely to share with
 //! another.
 
@@ -8,7 +9,8 @@
 use std::time::{Duration, Instant};
 
 use chappe_dds::{
-    Durability, Event, Octets, Participant, ParticipantConfig, Qos, Topic, Writer, open,
+    Durability, Event, Octets, Participant, ParticipantConfig, Qos, SAMPLE_BYTES_MAX, Topic,
+    WriteError, Writer, open,
 };
 
 /// The time limit of every step; reason: a busy machine, and the timers of the library.
@@ -132,4 +134,51 @@ fn a_writer_of_one_type_too_many_is_read_when_another_leaves() {
     let mut numbers: Vec<u64> = read.iter().map(|(_, number)| *number).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, (0..=TYPES_MAX as u64).collect::<Vec<_>>());
+}
+
+#[test]
+fn samples_that_nobody_takes_are_bounded_by_their_bytes() {
+    const HELD_BYTES_MAX: usize = 256 << 20;
+    const SAMPLES: u64 = 70;
+    let config = config(2);
+    let mut here = open(&config).unwrap();
+    let mut there = open(&config).unwrap();
+    let topic = topic("large", Octets::TYPE_NAME);
+    let mut reader = here.reader(&topic, &Qos::default()).unwrap();
+    let mut writer = there.writer(&topic, &Qos::default()).unwrap();
+    until([&mut here, &mut there], |_| writer.matched() == 1);
+    let payload = |number, bytes| {
+        let octets = vec![0; bytes].into();
+        let octets = Octets {
+            number,
+            octets,
+            ..Octets::default()
+        };
+        octets.payload()
+    };
+    let mut written = 0;
+    until([&mut here, &mut there], |_| {
+        while written < SAMPLES {
+            match writer.write(&payload(written, SAMPLE_BYTES_MAX - 64)) {
+                Ok(_) => written += 1,
+                Err(WriteError::Full(_)) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        writer.unacknowledged() == 0
+    });
+    let (mut taken, mut bytes) = (Vec::new(), 0);
+    reader.take(usize::MAX, &mut taken).unwrap();
+    let kept = taken.len() as u64;
+    bytes += taken.iter().map(|it| it.payload.bytes.len()).sum::<usize>();
+    assert!(bytes <= HELD_BYTES_MAX, "{bytes}");
+    assert!(bytes > HELD_BYTES_MAX - 2 * SAMPLE_BYTES_MAX, "{bytes}");
+    taken.clear();
+    // There is room again, and the next number shows what is missing.
+    writer.write(&payload(SAMPLES, 1)).unwrap();
+    until([&mut here, &mut there], |_| {
+        reader.take(usize::MAX, &mut taken).unwrap();
+        !taken.is_empty()
+    });
+    assert_eq!(reader.lost(), SAMPLES - kept);
 }

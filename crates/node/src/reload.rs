@@ -24,7 +24,7 @@ use crate::tasks::shutdown;
 const PERIOD: Duration = Duration::from_secs(1);
 /// Largest file in bytes; a larger one is refused unread.
 const FILE_BYTES_MAX: u64 = 256 << 10;
-/// Maximum number of files in a directory; reason: each is a task with its own state.
+/// The number of files of a directory that are loaded, the first ones by name; reason: each is a task with its own state.
 const FILES_MAX: usize = 1_000;
 
 /// The ending of the names of files with expectations, which `chappe test` reads and a node passes over.
@@ -98,19 +98,13 @@ pub(crate) async fn watch<D: Described>(app: App) {
         let directory = D::directory(&app).to_owned();
         let scanned = tokio::task::spawn_blocking(move || scan(&directory, D::EXTENSIONS)).await;
         match scanned {
-            Ok(Ok(found)) => {
-                notified = None;
+            Ok(Ok(Scan { found, fault })) => {
                 reload::<D>(&app, &mut loaded, found).await;
+                notify_once::<D>(&app, &mut notified, fault);
             }
             Ok(Err(error)) => {
-                let text = format!("cannot be read: {error}");
-                if notified.as_ref() != Some(&text) {
-                    let directory = D::directory(&app).display().to_string();
-                    app.observability
-                        .notices
-                        .notify(NoticeKind::Health, &directory, text.clone());
-                    notified = Some(text);
-                }
+                let fault = format!("cannot be read: {error}");
+                notify_once::<D>(&app, &mut notified, Some(fault));
             }
             Err(_) => {}
         }
@@ -125,6 +119,16 @@ pub(crate) async fn watch<D: Described>(app: App) {
             running.stop().await;
         }
     }
+}
+
+/// Reports a fault of the directory, if it is another one than before.
+fn notify_once<D: Described>(app: &App, notified: &mut Option<String>, fault: Option<String>) {
+    if let Some(text) = fault.as_ref().filter(|_| *notified != fault) {
+        let directory = D::directory(app).display().to_string();
+        let notices = &app.observability.notices;
+        notices.notify(NoticeKind::Health, &directory, text.clone());
+    }
+    *notified = fault;
 }
 
 /// Stops what removed files described, and starts what new or changed ones describe.
@@ -279,13 +283,23 @@ pub(crate) struct Stamp {
     inode: u64,
 }
 
+/// What was found in a directory.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    /// The files to load.
+    pub(crate) found: BTreeMap<PathBuf, Stamp>,
+    /// Why these are not all of them.
+    pub(crate) fault: Option<String>,
+}
+
 /// The files of a directory; none if it does not exist.
-pub(crate) fn scan(directory: &Path, extensions: &[&str]) -> io::Result<BTreeMap<PathBuf, Stamp>> {
+pub(crate) fn scan(directory: &Path, extensions: &[&str]) -> io::Result<Scan> {
     use std::os::unix::fs::MetadataExt as _;
     let mut found = BTreeMap::new();
+    let mut beyond = 0_u64;
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Scan::default()),
         Err(error) => return Err(error),
     };
     for entry in entries {
@@ -300,16 +314,23 @@ pub(crate) fn scan(directory: &Path, extensions: &[&str]) -> io::Result<BTreeMap
         let Ok(metadata) = fs::metadata(&path) else {
             continue;
         };
-        if metadata.is_file() && found.len() < FILES_MAX {
+        if metadata.is_file() {
             let stamp = Stamp {
                 modified: metadata.modified().ok(),
                 bytes: metadata.len(),
                 inode: metadata.ino(),
             };
             found.insert(path, stamp);
+            if found.len() > FILES_MAX {
+                found.pop_last();
+                beyond += 1;
+            }
         }
     }
-    Ok(found)
+    let fault = (beyond > 0).then(|| {
+        format!("has {beyond} files too many: only the first {FILES_MAX} by name are loaded")
+    });
+    Ok(Scan { found, fault })
 }
 
 /// Reads a file, or returns the reason why it cannot be read.
@@ -405,6 +426,24 @@ pub(crate) fn remove(path: &Path) -> Result<(), FileError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_beyond_the_limit_are_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..FILES_MAX {
+            fs::write(folder.path().join(format!("{number:04}.toml")), "").unwrap();
+        }
+        let all = scan(folder.path(), &["toml"]).unwrap();
+        assert_eq!((all.found.len(), all.fault), (FILES_MAX, None));
+        for name in ["0000b.toml", "other.toml"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let Scan { found, fault } = scan(folder.path(), &["toml"]).unwrap();
+        assert_eq!(found.len(), FILES_MAX);
+        assert!(found.contains_key(&folder.path().join("0000b.toml")));
+        let fault = fault.unwrap();
+        assert!(fault.starts_with("has 2 files too many"), "{fault}");
+    }
 
     #[test]
     fn a_refusal_of_the_system_says_what_to_do() {

@@ -41,6 +41,8 @@ pub struct Subscriber {
     reached: Reached,
     /// Whether elements may have been published while nothing was accepted here.
     may_miss: bool,
+    /// Elements that are missing, since they were last taken.
+    missing: u64,
     stored: Option<Position>,
     /// The batches that were returned and are not stored yet: the newest element, and their number.
     under_way: VecDeque<(Option<Position>, u64)>,
@@ -111,6 +113,7 @@ impl Topics {
             must_confirm: stored.is_some(),
             reached,
             may_miss: true,
+            missing: 0,
             stored,
             under_way: VecDeque::new(),
             now,
@@ -156,6 +159,12 @@ impl Subscriber {
     #[must_use]
     pub fn reached(&self) -> &Reached {
         &self.reached
+    }
+
+    /// The number of elements that the source does not publish again, since the last call: it refused them, or delivered
+    /// them to others while this reader was away.
+    pub fn take_missing(&mut self) -> u64 {
+        std::mem::take(&mut self.missing)
     }
 
     /// The first batch that was returned and not stored yet is stored: the source is told.
@@ -259,15 +268,15 @@ impl Subscriber {
         Some(element)
     }
 
-    /// Reports elements that were published while this reader was away.
-    fn note_missing(&self, first: u64, at: Position) {
+    /// Notes elements that were published while this reader was away.
+    fn note_missing(&mut self, first: u64, at: Position) {
         if first < at.sequence && self.may_miss {
+            self.missing += at.sequence - first;
             let last = at.sequence - 1;
-            let detail = format!(
-                "{first} to {last} of {}: its source refused them, or delivered them to others",
-                self.source
-            );
-            (self.topics.reports.dropped)("not published again", &self.topic, detail);
+            (self.topics.reports.notice)(format!(
+                "topic {}: {first} to {last} of {} are missing: its source refused them, or delivered them to others",
+                self.topic, self.source
+            ));
         }
     }
 }

@@ -45,6 +45,9 @@
 #define HEAD 4u
 /* The largest sample accepted from the network: SAMPLE_BYTES_MAX, with the header. */
 #define MOST ((4u << 20) + HEAD)
+/* The most bytes of received samples of one type that are not freed yet; reason: readers count samples, and hundreds of the
+ * largest take gigabytes. */
+#define HELD_MOST ((size_t)256 << 20)
 
 /* -- the end of the library's threads -------------------------------------------------------------- */
 
@@ -63,8 +66,26 @@ __attribute__((noreturn)) void chappe_library_abort(void)
 
 /* -- samples ------------------------------------------------------------------------------------- */
 
+/* The bytes of a type's received samples. They may outlive the type. */
+struct held {
+    atomic_size_t bytes;
+    atomic_size_t owners; /* the type, and each of them */
+};
+
+struct type {
+    struct ddsi_sertype c;
+    struct held *held;
+};
+
+static void held_free(struct held *held)
+{
+    if (held != NULL && atomic_fetch_sub(&held->owners, 1) == 1)
+        free(held);
+}
+
 struct sample {
     struct ddsi_serdata c;
+    struct held *held; /* of a received one */
     int64_t number;
     uint32_t size; /* with the header */
     uint8_t cdr[]; /* padded to a multiple of four */
@@ -87,6 +108,31 @@ static struct sample *sample_new(const struct ddsi_sertype *type, enum ddsi_serd
     return sample;
 }
 
+static void sample_free(struct ddsi_serdata *d)
+{
+    struct sample *sample = (struct sample *)d;
+    if (sample->held != NULL)
+        atomic_fetch_sub(&sample->held->bytes, sample->size);
+    held_free(sample->held);
+    free(sample);
+}
+
+/* A sample from the network, or NULL if those of its type take too much memory: its number is missing then, so that the
+ * reader counts it as lost. */
+static struct sample *sample_received(const struct ddsi_sertype *type, enum ddsi_serdata_kind kind, size_t size)
+{
+    struct held *held = ((const struct type *)type)->held;
+    if (atomic_load(&held->bytes) + size > HELD_MOST)
+        return NULL;
+    struct sample *sample = sample_new(type, kind, (uint32_t)size);
+    if (sample == NULL)
+        return NULL;
+    sample->held = held;
+    atomic_fetch_add(&held->owners, 1);
+    atomic_fetch_add(&held->bytes, size);
+    return sample;
+}
+
 static bool key_equal(const struct ddsi_serdata *a, const struct ddsi_serdata *b)
 {
     (void)a;
@@ -106,7 +152,7 @@ static struct ddsi_serdata *plain_or_gone(struct sample *sample)
     bool any = (sample->c.type->allowed_data_representation & DDS_DATA_REPRESENTATION_FLAG_XCDR2) != 0;
     if (sample->cdr[0] == 0 && sample->cdr[1] <= (any ? 0xb : 1))
         return &sample->c;
-    free(sample);
+    sample_free(&sample->c);
     return NULL;
 }
 
@@ -115,7 +161,7 @@ static struct ddsi_serdata *from_fragments(const struct ddsi_sertype *type, enum
 {
     if (size < HEAD || size > MOST || fragment == NULL)
         return NULL;
-    struct sample *sample = sample_new(type, kind, (uint32_t)size);
+    struct sample *sample = sample_received(type, kind, size);
     if (sample == NULL)
         return NULL;
     if (DDSI_RDATA_SUBMSG_OFF(fragment) != 0) {
@@ -142,7 +188,7 @@ static struct ddsi_serdata *from_vectors(const struct ddsi_sertype *type, enum d
 {
     if (size < HEAD || size > MOST)
         return NULL;
-    struct sample *sample = sample_new(type, kind, (uint32_t)size);
+    struct sample *sample = sample_received(type, kind, size);
     if (sample == NULL)
         return NULL;
     size_t end = 0;
@@ -215,11 +261,6 @@ static bool key_to_value(const struct ddsi_sertype *type, const struct ddsi_serd
     return to_value(d, value, buffer, end);
 }
 
-static void sample_free(struct ddsi_serdata *d)
-{
-    free(d);
-}
-
 static size_t sample_print(const struct ddsi_sertype *type, const struct ddsi_serdata *d, char *text, size_t size)
 {
     (void)type;
@@ -258,6 +299,7 @@ static const struct ddsi_serdata_ops sample_ops = {
 
 static void type_free(struct ddsi_sertype *type)
 {
+    held_free(((struct type *)type)->held);
     ddsi_sertype_fini(type);
     free(type);
 }
@@ -554,9 +596,16 @@ static dds_qos_t *policies(const struct chappe_qos *of, bool writes)
 static dds_entity_t topic(dds_entity_t participant, const char *name, const char *type_name,
                           const struct chappe_qos *of, const struct ddsi_sertype **type)
 {
-    struct ddsi_sertype *made = calloc(1, sizeof *made);
-    if (made == NULL)
+    struct type *own = calloc(1, sizeof *own);
+    struct held *held = calloc(1, sizeof *held);
+    if (own == NULL || held == NULL) {
+        free(own);
+        free(held);
         return DDS_RETCODE_OUT_OF_RESOURCES;
+    }
+    atomic_init(&held->owners, 1);
+    own->held = held;
+    struct ddsi_sertype *made = &own->c;
     ddsi_sertype_init_flags(made, type_name, &type_ops, &sample_ops,
                             of->is_keyless ? DDSI_SERTYPE_FLAG_TOPICKIND_NO_KEY : 0);
     made->allowed_data_representation =

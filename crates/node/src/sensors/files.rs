@@ -11,7 +11,7 @@ use chappe_device::mapping::rules::Rules;
 use super::columns::{NotChecked, Stated};
 use super::inline;
 use crate::config::{Config, ConfigError, Problem, Read};
-use crate::reload::{self, FileError, TEST_ENDING, problem, problem_of, read, scan};
+use crate::reload::{self, FileError, Scan, TEST_ENDING, problem, problem_of, read, scan};
 
 /// The endings of the names of files: Chappe's own descriptors, and GSN's.
 pub(super) const EXTENSIONS: &[&str] = &["toml", "xml"];
@@ -39,14 +39,7 @@ pub fn check(config: &Config) -> Result<Checked, ConfigError> {
     let mut names: BTreeMap<String, PathBuf> = BTreeMap::new();
     let mut descriptors: Vec<(String, String, Descriptor)> = Vec::new();
     let mut stated = Stated::default();
-    let found = match scan(&config.sensors_directory, EXTENSIONS) {
-        Ok(found) => found,
-        Err(error) => {
-            problems.push(problem_of(&config.sensors_directory, error.to_string()));
-            BTreeMap::new()
-        }
-    };
-    for path in found.into_keys() {
+    for path in files(&config.sensors_directory, EXTENSIONS, &mut problems) {
         match read(&path) {
             Err(text) => problems.push(problem_of(&path, text)),
             Ok(text) => match descriptor(&path.display().to_string(), &text, config.access.read) {
@@ -147,18 +140,29 @@ pub(super) fn is_xml(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "xml")
 }
 
+/// The files of a directory.
+fn files(
+    directory: &Path,
+    extensions: &[&str],
+    problems: &mut Vec<Problem>,
+) -> impl Iterator<Item = PathBuf> + use<> {
+    let scanned = scan(directory, extensions).unwrap_or_else(|error| Scan {
+        fault: Some(error.to_string()),
+        ..Scan::default()
+    });
+    let fault = scanned.fault.map(|fault| problem_of(directory, fault));
+    problems.extend(fault);
+    scanned.found.into_keys()
+}
+
 /// Checks the files of a directory; returns the names of the valid ones.
 fn peers(
     directory: &Path,
     problems: &mut Vec<Problem>,
     mut check: impl FnMut(&Path, &str) -> Result<(), DescriptorError>,
 ) -> Vec<String> {
-    let found = scan(directory, &["toml"]).unwrap_or_else(|error| {
-        problems.push(problem_of(directory, error.to_string()));
-        BTreeMap::new()
-    });
     let mut names = Vec::new();
-    for path in found.into_keys() {
+    for path in files(directory, &["toml"], problems) {
         let text = match read(&path) {
             Ok(text) => text,
             Err(text) => {
@@ -247,7 +251,7 @@ mod tests {
         let text = "name = \"a.b\"\n[[source]]\nalias = \"x\"\nstream = \"s\"\n\
             [output]\nsql = \"select 1 as y\"\n[[output.field]]\nname = \"y\"\ntype = \"integer\"\n";
         assert!(write(&sensors, Read::Open, None, "a.b", text).is_ok());
-        assert_eq!(scan(&sensors, EXTENSIONS).unwrap().len(), 1);
+        assert_eq!(scan(&sensors, EXTENSIONS).unwrap().found.len(), 1);
         for (name, text) in [
             ("a.c", text),
             ("../a", text),

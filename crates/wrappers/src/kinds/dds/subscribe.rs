@@ -9,7 +9,7 @@ use chappe_stream::{DescriptorError, Epoch, Position};
 use super::{NO_TOPICS, failed, fault};
 use crate::clock::now;
 use crate::{
-    Batch, Condition, Delivery, Mark, NodeParts, Part, Step, StreamDefinition, Wrapper,
+    Batch, Condition, Delivery, Lost, Mark, NodeParts, Part, Step, StreamDefinition, Wrapper,
     WrapperError, WrapperFile, WrapperKind, WrapperOpening,
 };
 
@@ -102,7 +102,16 @@ impl Wrapper for TopicWrapper {
             let ended = |error: chappe_dds::Ended| WrapperError::peer(error.to_string());
             let elements = subscriber.next().await.map_err(ended)?;
             let (stream, definition) = self.stream.clone();
+            let lost = Lost {
+                stream: Some(stream.to_string()),
+                reason: "not_published_again",
+                messages: subscriber.take_missing(),
+            };
             Ok(Batch {
+                lost: Some(lost)
+                    .filter(|it| it.messages > 0)
+                    .into_iter()
+                    .collect(),
                 parts: vec![Part {
                     stream,
                     definition,
