@@ -263,6 +263,17 @@ pub struct Sample {
     pub payload: Payload,
 }
 
+/// What a writer or reader announced about its type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AnnouncedType {
+    /// Its name only.
+    Name,
+    /// Its hash, by which [`Participant::type_of`] requests it.
+    Hash(TypeHash),
+    /// All of it: one of Chappe's own types.
+    Known(Arc<Structure>),
+}
+
 /// A writer or reader elsewhere in the domain, as it was announced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteEnd {
@@ -276,8 +287,8 @@ pub struct RemoteEnd {
     pub announced: Announced,
     /// Its partitions; empty: the default one.
     pub partitions: Vec<String>,
-    /// The hash of its type, if it announced one.
-    pub type_hash: Option<TypeHash>,
+    /// What it announced about its type.
+    pub of: AnnouncedType,
     /// The name of its participant.
     pub peer: Option<String>,
 }

@@ -3,12 +3,16 @@
 //! The name of a type doesn't contain its members, so ends with different fields match, and a reader would
 //! read the bytes of a double as an integer. The fields are announced in the policy `USER_DATA` (DDS 1.4,
 //! clause 2.2.3.1), as text: a letter for the type of each field, then a line for each field with its name and unit.
-//! Programs of others announce none, and are not compared.
+//! Programs of others announce none, and are not compared. A reader of any type learns the type from it.
 
 use std::fmt::Write as _;
 
+use std::sync::Arc;
+
 use chappe_stream::ucum::Unit;
 use chappe_stream::{Field, FieldType};
+
+use crate::types::{Enumeration, Extensibility, Member, Structure, Type};
 
 /// The largest announcement in bytes; reason: any host in the domain can announce thousands of writers.
 pub(crate) const BYTES_MAX: usize = 4 << 10;
@@ -118,6 +122,86 @@ pub(crate) fn differences(text: &str, here: &[Field]) -> Vec<String> {
     found
 }
 
+/// The type of the samples of another end with this announcement (`ElementType` has its IDL); `None` for the data of other
+/// programs.
+pub(crate) fn structure(type_name: &str, text: &str) -> Option<Structure> {
+    const U16: Type = Type::Integer {
+        bytes: 2,
+        is_signed: false,
+    };
+    const U64: Type = Type::Integer {
+        bytes: 8,
+        is_signed: false,
+    };
+    const I64: Type = Type::Integer {
+        bytes: 8,
+        is_signed: true,
+    };
+    let quality = ["GOOD", "QUESTIONABLE", "BAD"].map(str::to_owned);
+    let quality = Enumeration::new("chappe::Quality".into(), 4, (0..).zip(quality).collect());
+    let sequence = |of: Type| Type::Sequence(of.into());
+    let samples = final_struct(
+        "chappe::Samples",
+        [
+            ("start_ns".to_owned(), I64),
+            ("period_ns".to_owned(), U64),
+            ("values".to_owned(), sequence(Type::Float { bytes: 8 })),
+        ],
+    );
+    let samples = Type::Structure(samples.into());
+    let head = [
+        ("stream", Type::Text),
+        ("instance", Type::Text),
+        ("epoch", U64),
+        ("number", U64),
+        ("previous", U64),
+        ("source_time_ns", I64),
+        ("quality", Type::Enumeration(Arc::new(quality))),
+        ("absent", sequence(U16)),
+    ];
+    let head = head.map(|(name, of)| (name.to_owned(), of));
+    let field = |(place, field): (usize, Announced<'_>)| {
+        let name = match field.name {
+            "" => format!("field_{place}"),
+            name => name.to_owned(),
+        };
+        let of = match field.of {
+            FieldType::Boolean => Type::Boolean,
+            FieldType::Integer => I64,
+            FieldType::Double => Type::Float { bytes: 8 },
+            FieldType::Text => Type::Text,
+            FieldType::Bytes => sequence(Type::Integer {
+                bytes: 1,
+                is_signed: false,
+            }),
+            FieldType::Samples => samples.clone(),
+        };
+        (name, of)
+    };
+    let fields = announced(text)?.into_iter().enumerate().map(field);
+    let mut of = final_struct(type_name, head.into_iter().chain(fields));
+    for key in &mut of.members[..2] {
+        key.is_key = true;
+    }
+    Some(of)
+}
+
+fn final_struct(name: &str, members: impl IntoIterator<Item = (String, Type)>) -> Structure {
+    let member = |(id, (name, of))| Member {
+        name,
+        id,
+        is_key: false,
+        is_optional: false,
+        of,
+    };
+    Structure {
+        name: name.to_owned(),
+        extensibility: Extensibility::Final,
+        is_extensibility_stated: true,
+        members: (0..).zip(members).map(member).collect(),
+    }
+}
+
 /// Whether two codes are the same unit, as far as both are known.
 fn is_same_unit(here: &str, there: &str) -> bool {
     let parsed = || Some(Unit::parse(here).ok()? == Unit::parse(there).ok()?);
@@ -127,7 +211,13 @@ fn is_same_unit(here: &str, there: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chappe_stream::{
+        Epoch, Position, Quality, Samples, StreamElement, StreamSchema, Timestamp, Value,
+    };
     use proptest::prelude::*;
+
+    use crate::ElementType;
+    use crate::types::Datum;
 
     fn field(name: &str, field_type: FieldType, unit: &str) -> Field {
         Field {
@@ -207,11 +297,59 @@ mod tests {
         assert_eq!(announcement(&there), "");
     }
 
+    #[test]
+    fn a_sample_is_read_by_the_announced_type() {
+        let fields = LETTERS.map(|(of, _)| field(of.name(), of, ""));
+        let schema = StreamSchema {
+            fields: fields.to_vec(),
+            key: None,
+        };
+        let samples = Samples {
+            start: Timestamp(5),
+            period_ns: 6,
+            values: vec![0.5, 1.5],
+        };
+        let element = StreamElement {
+            position: Position {
+                epoch: Epoch(2),
+                sequence: 3,
+            },
+            source_time: Timestamp(4),
+            receive_time: Timestamp(0),
+            key: None,
+            values: vec![
+                Value::Boolean(true),
+                Value::Integer(-1),
+                Value::Double(2.5),
+                Value::Text("on".to_owned()),
+                Value::Bytes(vec![1, 2]),
+                Value::Samples(samples),
+            ],
+            quality: Quality::Bad,
+            origin: None,
+        };
+        let of = ElementType::new("ward.a", schema).unwrap();
+        let payload = of.encode(&element, 2).unwrap();
+        let announced = structure(&of.type_name(), &announcement(&fields)).unwrap();
+        announced.check().unwrap();
+        let Datum::Structure(members) = announced.decode(&payload).unwrap() else {
+            panic!("{announced:?}");
+        };
+        let names: Vec<&str> = announced.members.iter().map(|it| &*it.name).collect();
+        assert_eq!(names[8..], LETTERS.map(|(of, _)| of.name()));
+        assert_eq!(members[0], Some(Datum::Text("ward.a".to_owned())));
+        assert_eq!(members[6], Some(Datum::Text("BAD".to_owned())));
+        assert_eq!(members[9], Some(Datum::Integer(-1)));
+        assert_eq!(members[11], Some(Datum::Text("on".to_owned())));
+        assert!(structure("lab::Pose", "other data").is_none());
+    }
+
     proptest! {
         #[test]
         fn any_text_is_compared(text in "(chappe.fields 1 )?[bidtysx]{0,8}(\n[a-z]{0,3} ?[a-z/]{0,3}){0,9}|\\PC*") {
             let here = [field("a", FieldType::Double, "m"), field("b", FieldType::Text, "")];
             prop_assert!(differences(&text, &here).len() <= DIFFERENCES_MAX);
+            structure("a", &text);
         }
     }
 }

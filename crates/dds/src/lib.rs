@@ -65,9 +65,9 @@ mod unsafe_descriptor;
 pub const IS_BUILT: bool = cfg!(cyclone);
 
 pub use backend::{
-    Acknowledged, DOMAIN_MAX, Encoding, Endian, Event, Guid, Mismatch, MismatchKind, Participant,
-    ParticipantConfig, Payload, Reader, RemoteEnd, SAMPLE_BYTES_MAX, Sample, TOPIC_BYTES_MAX,
-    Topic, UNACKNOWLEDGED_BYTES_MAX, Writer, write_within,
+    Acknowledged, AnnouncedType, DOMAIN_MAX, Encoding, Endian, Event, Guid, Mismatch, MismatchKind,
+    Participant, ParticipantConfig, Payload, Reader, RemoteEnd, SAMPLE_BYTES_MAX, Sample,
+    TOPIC_BYTES_MAX, Topic, UNACKNOWLEDGED_BYTES_MAX, Writer, write_within,
 };
 pub use bytes::Bytes;
 pub use cdr::{Decoder, Encoder};

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chappe_dds::topics::{
-    AnyPublication, DdsConfig, Publisher, Reached, RefusedElement, Reports, StreamNow, Subscriber,
-    Topics,
+    AnyPublication, AnySubscription, DdsConfig, Publisher, Reached, RefusedElement, Reports,
+    StreamNow, Subscriber, Topics,
 };
 use chappe_dds::types::idl;
 use chappe_log::Level;
@@ -306,4 +306,26 @@ fn elements_with_other_fields_are_refused_and_named_at_both_ends() {
         detail.ends_with(": value: announced as integer, expected double"),
         "{detail}"
     );
+}
+
+#[test]
+fn a_topic_of_a_chappe_node_is_read_by_a_reader_of_any_type() {
+    let runtime = runtime();
+    let _entered = runtime.enter();
+    let ((here, _), (there, _)) = (topics(6, "here"), topics(6, "there"));
+    let text = format!("topic = \"{}\"\n{KEPT}\n", topic(6));
+    let subscription: AnySubscription = toml::from_str(&text).unwrap();
+    let mut subscriber = there
+        .any_subscriber(subscription, None, "any", || Timestamp(1))
+        .unwrap();
+    let mut publisher = publisher(&here, 6, None, 1);
+    let batch = block_on(&runtime, async {
+        tokio::select! {
+            _ = publish(&mut publisher, vec![element(1, 7)]) => panic!("nobody confirms it"),
+            batch = subscriber.next() => batch.unwrap(),
+        }
+    });
+    let schema = batch.schema.unwrap();
+    let field = schema.fields.iter().position(|it| it.name == "value");
+    assert_eq!(batch.elements[0].values[field.unwrap()], Value::Integer(7));
 }

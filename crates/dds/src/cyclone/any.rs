@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::participant::Known;
 use super::reader::CycloneReader;
-use crate::backend::{Guid, Reader, Sample};
+use crate::backend::{AnnouncedType, Guid, Reader, Sample};
 use crate::types::{Structure, TypeHash, resolve};
 use crate::unsafe_cyclone::{Found, Presence, WriterList};
 use crate::{DdsError, Qos, Topic};
@@ -203,16 +203,33 @@ impl AnyReader {
             );
             self.fault(guid, &why);
         }
-        let of = match found.type_hash {
-            Some(hash) => Announcement::Requested(hash, Instant::now()),
-            None => Announcement::Unknown,
+        let of = match found.announced_type() {
+            AnnouncedType::Hash(hash) => Announcement::Requested(hash, Instant::now()),
+            AnnouncedType::Known(of) => Announcement::Known(of),
+            AnnouncedType::Name => Announcement::Unknown,
         };
+        let is_requested = matches!(of, Announcement::Requested(..));
         let type_name = found.topic.type_name;
         self.writers.insert(guid, Announced { type_name, of });
-        if found.type_hash.is_none() {
+        if !is_requested {
             self.read(guid)?;
+            self.remember(guid);
         }
         Ok(())
+    }
+
+    /// Notes the type of a writer for its samples that are read after it has left.
+    fn remember(&mut self, guid: Guid) {
+        if let Some(Announced { type_name, of }) = self.writers.get(&guid)
+            && let Announcement::Known(of) = of
+        {
+            let is_keyless = is_keyless_writer(guid);
+            let is_same =
+                |it: &&mut Typed| it.type_name == *type_name && it.is_keyless == is_keyless;
+            if let Some(typed) = self.readers.iter_mut().find(is_same) {
+                typed.last = Some(of.clone());
+            }
+        }
     }
 
     /// Has a reader for the type of a writer. It is made when the type is known: what a reader acknowledges must not be
@@ -290,22 +307,12 @@ impl AnyReader {
                 }
                 Err(error) => (Announcement::Unknown, Some(error.to_string())),
             };
-            let known = match &of {
-                Announcement::Known(of) => Some(of.clone()),
-                _ => None,
-            };
-            let type_name = writer.type_name.clone();
             writer.of = of;
             if let Some(why) = fault {
                 self.fault(guid, &why);
             }
             self.read(guid)?;
-            let is_keyless = is_keyless_writer(guid);
-            let is_same =
-                |it: &&mut Typed| it.type_name == type_name && it.is_keyless == is_keyless;
-            if let (Some(typed), Some(of)) = (self.readers.iter_mut().find(is_same), known) {
-                typed.last = Some(of);
-            }
+            self.remember(guid);
         }
         Ok(())
     }

@@ -563,7 +563,7 @@ impl Participant for Cyclone {
                 topic: found.topic.clone(),
                 announced: found.announced,
                 partitions: found.partitions.clone(),
-                type_hash: found.type_hash,
+                of: found.announced_type(),
                 peer: self.names.get(&guid.prefix()).cloned().flatten(),
             });
         ends.collect()

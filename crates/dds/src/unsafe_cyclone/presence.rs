@@ -12,7 +12,9 @@ use super::raw::{
     chappe_received_bytes, chappe_type, dds_create_domain, dds_delete, dds_set_log_sink,
 };
 use super::{error, refused, text};
+use crate::backend::AnnouncedType;
 use crate::confine::{Marks, confined};
+use crate::fields::structure;
 use crate::journal::Journal;
 use crate::qos::{Announced, AnnouncedDurability};
 use crate::types::TypeHash;
@@ -286,6 +288,17 @@ pub(super) fn words(of: &[c_char]) -> String {
 }
 
 impl Found {
+    /// What a writer or reader announced about its type.
+    pub(crate) fn announced_type(&self) -> AnnouncedType {
+        match self.type_hash {
+            Some(hash) => AnnouncedType::Hash(hash),
+            None => match structure(&self.topic.type_name, &self.fields) {
+                Some(of) => AnnouncedType::Known(Arc::new(of)),
+                None => AnnouncedType::Name,
+            },
+        }
+    }
+
     fn of(raw: &RawFound) -> Self {
         Self {
             guid: Guid(raw.guid),

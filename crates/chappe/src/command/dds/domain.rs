@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use chappe_dds::types::{Datum, Structure, Type, dds_topic, shown_topic, shown_type};
 use chappe_dds::{
-    AnnouncedDurability, Durability, Participant, ParticipantConfig, Qos, Reliability, RemoteEnd,
-    Topic,
+    AnnouncedDurability, AnnouncedType, Durability, Participant, ParticipantConfig, Qos,
+    Reliability, RemoteEnd, Topic,
 };
 use serde_json::{Map, Value, json};
 
@@ -60,8 +60,10 @@ enum Found {
 }
 
 fn type_of(participant: &dyn Participant, end: &RemoteEnd) -> Found {
-    let Some(hash) = &end.type_hash else {
-        return Found::NotAnnounced;
+    let hash = match &end.of {
+        AnnouncedType::Name => return Found::NotAnnounced,
+        AnnouncedType::Known(of) => return Found::Known(of.clone()),
+        AnnouncedType::Hash(hash) => hash,
     };
     match participant.type_of(hash) {
         Ok(Some(of)) => Found::Known(of),
