@@ -203,6 +203,11 @@ def node(chappe: str, work: pathlib.Path) -> None:
         expect(not any(clean.values()), f"nothing was dropped: {clean}")
         troubles = {key: participant[key] for key in ("restarts", "panics", "stalls")}
         expect(not any(troubles.values()), f"the library ran through: {troubles}")
+        echo = [chappe, "dds", "echo", "lab/out", "--count", "1", "--json", "--domain", DOMAIN]
+        sample = json.loads(subprocess.run(echo, capture_output=True, text=True).stdout or "{}")
+        fields = ["flag", "count", "level", "words", "raw", "wave"]
+        expect(sample.get("stream") == "lab.in" and list(sample)[-6:] == fields,
+               f"`chappe dds echo` prints samples of a node: {sample}")
         mismatch(url, types, cyclone)
     finally:
         process.terminate()
