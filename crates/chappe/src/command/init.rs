@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, absolute};
 
 use chappe_node::config;
+use chappe_terminal::counted;
 use chappe_transport::tls::Usage;
 use serde_json::{Value, json};
 
@@ -276,9 +277,9 @@ fn report(directory: &Path, devices: &[Device], json: bool) {
         }));
     } else {
         output::line(format_args!(
-            "wrote {}: {} devices seen, {usable} usable",
+            "wrote {}: {} seen, {usable} usable",
             file.display(),
-            devices.len()
+            counted(devices.len(), "device")
         ));
     }
     let at = match directory == Path::new(".") {

@@ -8,6 +8,7 @@ use std::io::Read;
 use std::time::Duration;
 
 use chappe_registry::Format;
+use chappe_terminal::counted;
 use serde_json::{Value, json};
 
 use super::network;
@@ -201,8 +202,8 @@ async fn publish(flags: RegistryPublish, json: bool) -> Outcome {
         output::json(&entity);
     } else {
         let count = entity["triples"].as_array().map_or(0, Vec::len);
-        let key = text(&entity["key"]);
-        output::line(format_args!("published {key} with {count} properties"));
+        let (key, properties) = (text(&entity["key"]), counted(count, "property"));
+        output::line(format_args!("published {key} with {properties}"));
     }
     Ok(())
 }
@@ -413,11 +414,13 @@ async fn import(flags: RegistryImport, json: bool) -> Outcome {
         output::json(&imported);
         return Ok(());
     }
-    output::line(format_args!("imported {} entities", imported["entities"]));
-    if imported["left_out"] != 0 {
+    let count = |key: &str| imported[key].as_u64().unwrap_or(0);
+    let entities = counted(count("entities"), "entity");
+    output::line(format_args!("imported {entities}"));
+    if count("left_out") > 0 {
         output::note(format_args!(
-            "{} entities of nodes were left out: nodes publish them",
-            imported["left_out"]
+            "left out, because nodes publish them: {} of nodes",
+            counted(count("left_out"), "entity")
         ));
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! `chappe watch`: live values.
 
+use chappe_terminal::counted;
 use serde_json::Value;
 
 use super::network;
@@ -64,7 +65,10 @@ async fn streams(flags: &Watch, json: bool) -> Outcome {
     let ended = "the node closed the stream of events";
     match flags.count {
         Some(count) => {
-            let text = format!("{ended} before {count} elements; {left} are missing");
+            let text = format!(
+                "{ended} before {}; missing: {left}",
+                counted(count, "element")
+            );
             Err(Failure::new(text)
                 .coded("subscription_ended")
                 .hint("check that the node still runs"))

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use chappe_stream::Value as FieldValue;
 use chappe_stream::view::ElementView;
+use chappe_terminal::counted;
 use chappe_wrappers::{
     Batch, Condition, Part, WrapperFile, WrapperOpening, kind_of_address, wrapper_kinds,
 };
@@ -186,11 +187,12 @@ async fn show(flags: WrapperShow, json: bool) -> Outcome {
     for (reason, count) in row["lost"].as_object().into_iter().flatten() {
         output::line(format_args!("lost: {count} ({reason})"));
     }
-    if row["dead_letters"].as_u64().is_some_and(|count| count > 0) {
+    if let Some(count) = row["dead_letters"].as_u64().filter(|count| *count > 0) {
         let flag = if is_wrapper { "" } else { "--exporter " };
         output::note(format_args!(
-            "{} dead letters: chappe wrapper dead-letters {flag}{}",
-            row["dead_letters"], flags.name
+            "{}: chappe wrapper dead-letters {flag}{}",
+            counted(count, "dead letter"),
+            flags.name
         ));
     }
     Ok(())

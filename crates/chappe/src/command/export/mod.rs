@@ -10,6 +10,7 @@ use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
 use chappe_wrappers::table_file::{TableFile, TableForm, TableStream};
+use chappe_terminal::counted;
 use serde_json::{Value, json};
 
 use super::network;
@@ -120,7 +121,7 @@ async fn one(
         }
         if elements.count() - reported >= REPORT_ELEMENTS {
             reported = elements.count();
-            output::progress(format_args!("{stream}: {reported} elements"));
+            output::progress(format_args!("{stream}: {}", counted(reported, "element")));
         }
     }
     file.finish()?.flush()?;
