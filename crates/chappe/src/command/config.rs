@@ -222,10 +222,9 @@ fn migrate(file: &Path, dry_run: bool, json: bool) -> Outcome {
 /// Keeps the text of a file under another name, with its mode: it may hold a token.
 fn keep(file: &Path, text: &str, former: &Path) -> Outcome {
     let mut new = NewFile::begin(former)?;
-    let to = new.file();
     let written = fs::metadata(file)
-        .and_then(|metadata| to.set_permissions(metadata.permissions()))
-        .and_then(|()| to.write_all(text.as_bytes()));
+        .and_then(|metadata| new.file().set_permissions(metadata.permissions()))
+        .and_then(|()| new.write_all(text.as_bytes()));
     written.map_err(|error| output::refused("write", former, &error))?;
     new.replace().map(drop)
 }

@@ -372,9 +372,11 @@ async fn export(flags: RegistryExport, json: bool) -> Outcome {
         return Ok(());
     };
     let mut new = NewFile::begin(&file)?;
-    node.download(&path, new.file()).await?;
+    node.download(&path, &mut new).await?;
     let bytes = new.replace()?;
-    if json {
+    if output::is_standard_output(&file) {
+        output::progress(format_args!("wrote {bytes} bytes"));
+    } else if json {
         output::json(&json!({ "file": file, "bytes": bytes }));
     } else {
         output::line(format_args!("wrote {bytes} bytes to {}", file.display()));
