@@ -126,7 +126,7 @@ pub(crate) enum Command {
     Call(Call),
     /// Show live values of a device, or of a node's streams.
     #[command(
-        after_help = "Examples:\n  chappe watch 'Body temperature'          a device, without a node\n  chappe watch --stream heart-rate         a stream of the node\n  chappe watch --stream '*' --json"
+        after_help = "Examples:\n  chappe watch 'Body temperature'          a device, without a node\n  chappe watch --stream heart-rate         a stream of the node\n  chappe watch --stream 'ward.*' --json"
     )]
     Watch(Watch),
     /// Query a node: SQL on its streams, SPARQL on its registry.
@@ -467,7 +467,7 @@ pub(crate) struct Watch {
     /// Endpoint address, transport address or name of a device.
     #[arg(required_unless_present = "stream")]
     pub device: Option<String>,
-    /// A stream of the node, or `*`; may be repeated.
+    /// A stream of the node, a prefix such as `ward.*`, or `*` for all; may be repeated.
     #[arg(long, conflicts_with = "device", value_name = "STREAM")]
     pub stream: Vec<String>,
     /// End after this many values.

@@ -10,7 +10,7 @@ pub mod interrupt;
 pub mod output;
 mod quantity;
 
-pub use quantity::{bytes_per_s, duration, measured};
+pub use quantity::{bytes_per_s, counted, duration, measured};
 
 use std::process::ExitCode;
 

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::fs::{File, Permissions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -239,13 +240,26 @@ pub fn folder(path: &Path) -> Outcome {
     made.map_err(|error| refused("create", path, &error))
 }
 
-/// A result that appears under its name once it is complete; dropped before, it leaves nothing behind.
+/// Links that are followed to an open file; reason: the kernel follows as many.
+const LINKS_MAX: usize = 40;
+
+/// A result that appears under its name once it is complete; dropped before, it leaves nothing behind. A device, a pipe
+/// or an open file, such as `/dev/stdout`, gets the result as it is written.
 pub struct NewFile {
-    whole: NamedTempFile,
+    content: Content,
     /// The path that the user gave.
     path: PathBuf,
     /// Where the file gets its name: the file that a link names is replaced, not the link.
     target: PathBuf,
+    /// Bytes that were written.
+    bytes: u64,
+}
+
+enum Content {
+    /// A file next to the one that it becomes.
+    Temporary(NamedTempFile),
+    /// The device, the pipe or the open file itself.
+    Direct(File),
 }
 
 impl NewFile {
@@ -253,37 +267,28 @@ impl NewFile {
     /// hold a token; any other has the permissions of a new file.
     pub fn begin(path: &Path) -> Result<Self, Failure> {
         let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let begin = || {
-            let folder = target.parent().filter(|it| !it.as_os_str().is_empty());
-            let mut builder = tempfile::Builder::new();
-            builder.permissions(Permissions::from_mode(0o666)); // Less the process's umask.
-            let whole = builder.tempfile_in(folder.unwrap_or(Path::new(".")))?;
-            if let Ok(former) = std::fs::metadata(&target) {
-                if !former.is_file() {
-                    return Err(io::Error::other("it exists, and is no regular file"));
-                }
-                let (file, made) = (whole.as_file(), whole.as_file().metadata()?);
-                if (made.uid(), made.gid()) != (former.uid(), former.gid()) {
-                    fchown(file, Some(former.uid()), Some(former.gid()))?;
-                }
-                file.set_permissions(former.permissions())?;
-            }
-            Ok(whole)
+        let begin = || match direct(path)? {
+            Some(file) => Ok(Content::Direct(file)),
+            None => temporary(&target).map(Content::Temporary),
         };
-        let whole = begin().map_err(|error| unwritable(path, &error))?;
+        let content = begin().map_err(|error| unwritable(path, &error))?;
         Ok(Self {
-            whole,
+            content,
             path: path.to_owned(),
             target,
+            bytes: 0,
         })
     }
 
-    /// Where its content is written.
+    /// The file that holds the content; bytes written to it directly are not counted.
     pub fn file(&mut self) -> &mut File {
-        self.whole.as_file_mut()
+        match &mut self.content {
+            Content::Temporary(file) => file.as_file_mut(),
+            Content::Direct(file) => file,
+        }
     }
 
-    /// Syncs it and gives it its name, in place of a former file. Returns its length in bytes.
+    /// Syncs it and gives it its name, in place of a former file. Returns the number of bytes written.
     pub fn replace(self) -> Result<u64, Failure> {
         let persist = |whole: NamedTempFile, target: &Path| whole.persist(target);
         self.finish(persist)
@@ -302,28 +307,106 @@ impl NewFile {
         self,
         persist: impl FnOnce(NamedTempFile, &Path) -> Result<File, PersistError>,
     ) -> Result<u64, Failure> {
+        let Content::Temporary(whole) = self.content else {
+            return Ok(self.bytes);
+        };
         let finish = || {
-            self.whole.as_file().sync_all()?;
-            let bytes = persist(self.whole, &self.target)?.metadata()?.len();
+            whole.as_file().sync_all()?;
+            persist(whole, &self.target)?;
             let folder = self.target.parent().filter(|it| !it.as_os_str().is_empty());
             File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
-            Ok(bytes)
+            Ok(self.bytes)
         };
         finish().map_err(|error: io::Error| match error.kind() {
-            io::ErrorKind::AlreadyExists => {
-                Failure::new(format!("{} already exists", self.path.display())).coded("file_exists")
-            }
+            io::ErrorKind::AlreadyExists => exists(&self.path),
             _ => unwritable(&self.path, &error),
         })
     }
 }
 
-/// Writes a result to a file, which has either its former content or all of this one at any time. A device or a pipe is
-/// written to as it is.
-pub fn file(path: &Path, text: &str) -> Outcome {
-    if std::fs::metadata(path).is_ok_and(|former| !former.is_file()) {
-        return std::fs::write(path, text).map_err(|error| unwritable(path, &error));
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file().write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
     }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file().flush()
+    }
+}
+
+/// A new file next to `target`.
+fn temporary(target: &Path) -> io::Result<NamedTempFile> {
+    let folder = target.parent().filter(|it| !it.as_os_str().is_empty());
+    let mut builder = tempfile::Builder::new();
+    builder.permissions(Permissions::from_mode(0o666)); // Less the process's umask.
+    let whole = builder.tempfile_in(folder.unwrap_or(Path::new(".")))?;
+    if let Ok(former) = std::fs::metadata(target) {
+        let (file, made) = (whole.as_file(), whole.as_file().metadata()?);
+        if (made.uid(), made.gid()) != (former.uid(), former.gid()) {
+            fchown(file, Some(former.uid()), Some(former.gid()))?;
+        }
+        file.set_permissions(former.permissions())?;
+    }
+    Ok(whole)
+}
+
+/// What is written to as it is: an open file of this process, a device or a pipe. A directory is an error.
+fn direct(path: &Path) -> io::Result<Option<File>> {
+    let number = descriptor(path);
+    let owned = match number {
+        Some(1) => Some(io::stdout().as_fd().try_clone_to_owned()?),
+        Some(2) => Some(io::stderr().as_fd().try_clone_to_owned()?),
+        _ => None,
+    };
+    if let Some(owned) = owned {
+        return Ok(Some(owned.into()));
+    }
+    if number.is_some() || std::fs::metadata(path).is_ok_and(|it| !it.is_file()) {
+        // The former content of an open file stays.
+        return OpenOptions::new().append(true).open(path).map(Some);
+    }
+    Ok(None)
+}
+
+/// The number of the open file of this process that a path names, such as 1 for `/dev/stdout`.
+fn descriptor(path: &Path) -> Option<u32> {
+    let own = PathBuf::from(format!("/proc/{}", std::process::id()));
+    let mut path = std::path::absolute(path).ok()?;
+    for _ in 0..LINKS_MAX {
+        let folder = path.parent()?.canonicalize().ok()?;
+        if folder.starts_with(&own) && folder.ends_with("fd") {
+            return path.file_name()?.to_str()?.parse().ok();
+        }
+        path = folder.join(std::fs::read_link(&path).ok()?);
+    }
+    None
+}
+
+/// Whether a path names standard output: then what is said about the result goes to standard error.
+#[must_use]
+pub fn is_standard_output(path: &Path) -> bool {
+    descriptor(path) == Some(1)
+}
+
+/// Checks that a file can be written at `path`, in a folder that may not exist yet. Call it before the work, which would
+/// be lost otherwise; it leaves nothing behind.
+pub fn check_writable(path: &Path) -> Outcome {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let whole = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let existing = whole.ancestors().find(|it| it.exists());
+    let tried = tempfile::tempfile_in(existing.unwrap_or(&whole));
+    tried.map(drop).map_err(|error| match folder.exists() {
+        true => unwritable(path, &error),
+        false => refused("create", folder, &error),
+    })
+}
+
+/// Writes a result to a file, which has either its former content or all of this one at any time. A device, a pipe or an
+/// open file is written to as it is.
+pub fn file(path: &Path, text: &str) -> Outcome {
     filled(path, text)?.replace().map(drop)
 }
 
@@ -332,14 +415,21 @@ pub fn file(path: &Path, text: &str) -> Outcome {
 /// # Errors
 /// It exists (`file_exists`), or cannot be written.
 pub fn new_file(path: &Path, text: &str) -> Outcome {
+    if path.exists() {
+        return Err(exists(path));
+    }
     filled(path, text)?.create().map(drop)
 }
 
 fn filled(path: &Path, text: &str) -> Result<NewFile, Failure> {
     let mut new = NewFile::begin(path)?;
-    let written = new.file().write_all(text.as_bytes());
+    let written = new.write_all(text.as_bytes());
     written.map_err(|error| unwritable(path, &error))?;
     Ok(new)
+}
+
+fn exists(path: &Path) -> Failure {
+    Failure::new(format!("{} already exists", path.display())).coded("file_exists")
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Failure {
@@ -552,14 +642,46 @@ mod tests {
             assert_eq!(std::fs::metadata(&path).unwrap().uid(), 65_534);
         }
         file(Path::new("/dev/null"), "four").unwrap();
-        assert!(NewFile::begin(Path::new("/dev/null")).is_err());
+        assert!(NewFile::begin(folder.path()).is_err());
         let mut half = NewFile::begin(&folder.path().join("b")).unwrap();
-        half.file().write_all(b"half").unwrap();
+        half.write_all(b"half").unwrap();
         drop(half);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+        check_writable(&folder.path().join("none/b")).unwrap();
+        let refused = check_writable(&path.join("none/b")).unwrap_err();
+        assert!(
+            refused.message.contains("cannot create "),
+            "{}",
+            refused.message
+        );
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
         let gone = file(&folder.path().join("none/b"), "").unwrap_err();
         assert_eq!(gone.error_code, "file_unwritable");
         assert!(gone.message.contains("none/b: "), "{}", gone.message);
+    }
+
+    #[test]
+    fn devices_and_open_files_are_written_to_as_they_are() {
+        use std::io::{Read as _, Seek as _};
+        use std::os::fd::AsRawFd as _;
+        let mut open = tempfile::tempfile().unwrap();
+        open.write_all(b"head\n").unwrap();
+        let of_open = PathBuf::from(format!("/dev/fd/{}", open.as_raw_fd()));
+        for path in [Path::new("/dev/null"), &of_open] {
+            let mut new = NewFile::begin(path).unwrap();
+            new.write_all(b"row\n").unwrap();
+            assert_eq!(new.replace().unwrap(), 4, "{path:?}");
+        }
+        assert_eq!(
+            new_file(&of_open, "x").unwrap_err().error_code,
+            "file_exists"
+        );
+        let mut text = String::new();
+        open.rewind().unwrap();
+        open.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "head\nrow\n");
+        assert!(is_standard_output(Path::new("/dev/stdout")));
+        assert!(!is_standard_output(&of_open));
     }
 
     #[test]

@@ -46,6 +46,17 @@ pub fn bytes_per_s(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
+/// A number of things for a person: `1 stream`, `2 streams`, `0 entities`. `one` is the word for one of them.
+#[must_use]
+pub fn counted(count: impl TryInto<u64>, one: &str) -> String {
+    let count = count.try_into().unwrap_or(u64::MAX);
+    match (count, one.strip_suffix('y')) {
+        (1, _) => format!("1 {one}"),
+        (_, Some(stem)) => format!("{count} {stem}ies"),
+        (_, None) => format!("{count} {one}s"),
+    }
+}
+
 /// A measured number for machine-readable tables: nine significant digits without the noise of binary fractions, so
 /// that 13.999999999999998 becomes 14.
 #[must_use]
@@ -72,6 +83,16 @@ fn split(text: &str) -> Result<(f64, &str), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_thing_is_not_several() {
+        let words = [
+            counted(1_u64, "dead letter"),
+            counted(0_u64, "stream"),
+            counted(2_usize, "entity"),
+        ];
+        assert_eq!(words, ["1 dead letter", "0 streams", "2 entities"]);
+    }
 
     #[test]
     fn durations_take_units() {

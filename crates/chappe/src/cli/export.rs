@@ -25,7 +25,8 @@ pub(crate) struct Export {
     pub format: Option<ExportFormat>,
     /// The file, with `{stream}` in its name for several streams.
     ///
-    /// It appears once it is complete, and replaces an existing file.
+    /// It appears once it is complete, and replaces an existing file. A device, a pipe or `/dev/stdout` gets the rows as
+    /// they come.
     #[arg(long, short, value_name = "FILE")]
     pub out: PathBuf,
     /// The node.

@@ -5,6 +5,8 @@ use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use chappe_identity::Role;
+use chappe_stream::descriptor::nearest;
 use serde_json::{Map, Value, json};
 
 use super::network;
@@ -40,7 +42,25 @@ fn path(name: &str, rest: &str) -> String {
     format!("/api/v1/accounts/{}{rest}", percent(name))
 }
 
+/// Refuses a role that does not exist.
+fn check_role(written: &str) -> Outcome {
+    let role = written.split('=').next().unwrap_or_default();
+    let known = Role::ALL.map(Role::as_str);
+    if known.contains(&role) {
+        return Ok(());
+    }
+    let near = nearest(&role.to_lowercase(), &known);
+    let roles = known.join(", ");
+    let hint = match near {
+        Some(near) => format!("did you mean {near}? The roles are {roles}"),
+        None => format!("the roles are {roles}"),
+    };
+    let failure = Failure::new(format!("{role:?} is not a role")).coded("argument_invalid");
+    Err(failure.hint(hint))
+}
+
 async fn add(flags: AccountAdd, json: bool) -> Outcome {
+    flags.roles.iter().try_for_each(|role| check_role(role))?;
     let node = NodeClient::new(&flags.node)?;
     let mut body = Map::new();
     body.insert("name".to_owned(), json!(flags.name));
@@ -278,4 +298,27 @@ async fn revoke(flags: AccountRevoke, json: bool) -> Outcome {
         output::line(format_args!("revoked {}", flags.name));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_role_is_refused_with_the_nearest() {
+        assert!(check_role("read=ward.*").is_ok());
+        for (written, hint) in [
+            (
+                "Operat",
+                "did you mean operate? The roles are read, write, operate, administer",
+            ),
+            (
+                "visitor=a",
+                "the roles are read, write, operate, administer",
+            ),
+        ] {
+            let failure = check_role(written).unwrap_err();
+            assert_eq!(failure.hint.as_deref(), Some(hint), "{}", failure.message);
+        }
+    }
 }

@@ -8,6 +8,7 @@ use chappe_device::mapping::rules::Rules;
 use chappe_device::mapping::{Offer, Trouble};
 use chappe_identity::Key;
 use chappe_stream::{StreamElement, Value};
+use chappe_terminal::counted;
 use chappe_wrappers::dpws::{Attachment, AttachmentEvent};
 use serde_json::json;
 use tokio::time::Instant;
@@ -88,9 +89,9 @@ pub(crate) async fn watch(device: &str, flags: &Watch, json: bool) -> Outcome {
                     }
                 }
                 AttachmentEvent::OffersChanged => output::progress(format_args!(
-                    "{} has {} streams",
+                    "{} has {}",
                     watched.description.name(),
-                    watched.attachment.offers().len()
+                    counted(watched.attachment.offers().len(), "stream")
                 )),
                 AttachmentEvent::Resubscribed => {
                     watched.describe_again().await;

@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use chappe_node::config::{self, Flag, Layers, Loaded, Origin};
+use chappe_terminal::counted;
 use chappe_transport::key_file;
 use serde_json::json;
 
@@ -111,11 +112,12 @@ fn check(file: &Path, json: bool) -> Outcome {
             "warnings": warnings,
         }));
     } else {
-        let (sensors, wrappers) = (checked.sensors.len(), checked.wrappers.len());
-        let exporters = checked.exporters.len();
         output::line(format_args!(
-            "{} is valid, with {sensors} virtual sensors, {wrappers} wrappers and {exporters} exporters",
-            file.display()
+            "{} is valid, with {}, {} and {}",
+            file.display(),
+            counted(checked.sensors.len(), "virtual sensor"),
+            counted(checked.wrappers.len(), "wrapper"),
+            counted(checked.exporters.len(), "exporter")
         ));
         for one in &checked.not_checked {
             let (sensor, source, reason) = (&one.sensor, &one.source, &one.reason);
@@ -220,10 +222,9 @@ fn migrate(file: &Path, dry_run: bool, json: bool) -> Outcome {
 /// Keeps the text of a file under another name, with its mode: it may hold a token.
 fn keep(file: &Path, text: &str, former: &Path) -> Outcome {
     let mut new = NewFile::begin(former)?;
-    let to = new.file();
     let written = fs::metadata(file)
-        .and_then(|metadata| to.set_permissions(metadata.permissions()))
-        .and_then(|()| to.write_all(text.as_bytes()));
+        .and_then(|metadata| new.file().set_permissions(metadata.permissions()))
+        .and_then(|()| new.write_all(text.as_bytes()));
     written.map_err(|error| output::refused("write", former, &error))?;
     new.replace().map(drop)
 }

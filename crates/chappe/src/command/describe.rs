@@ -107,7 +107,7 @@ fn print(description: &Description, wsdl: bool) {
     };
     let found = &description.found;
     line("name", description.name());
-    line("endpoint", &found.endpoint);
+    line("endpoint", description.endpoint());
     line("address", &description.contact.to_string());
     line("dialect", network::dialect(description.dialect));
     line("manufacturer", &first(&description.model.manufacturer));
@@ -209,7 +209,7 @@ fn as_json(description: &Description, wsdl: bool) -> Value {
     };
     json!({
         "name": description.name(),
-        "endpoint": found.endpoint,
+        "endpoint": description.endpoint(),
         "address": description.contact.to_string(),
         "dialect": network::dialect(description.dialect),
         "types": names(&description.types),

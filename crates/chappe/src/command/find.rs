@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use chappe_device::client::{Description, Found, Way};
 use chappe_dpws::discovery::MatchRule;
+use chappe_terminal::counted;
 use chappe_xml::Name;
 use serde_json::{Value, json};
 
@@ -257,8 +258,10 @@ fn offers(description: &Description) -> String {
         .sum();
     let services = description.services.len();
     let words = format!(
-        "{services} services, {events} events, {} operations",
-        all.saturating_sub(events)
+        "{}, {}, {}",
+        counted(services, "service"),
+        counted(events, "event"),
+        counted(all.saturating_sub(events), "operation")
     );
     if events == 0 {
         format!("{words}: no events to stream")

@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, absolute};
 
 use chappe_node::config;
+use chappe_terminal::counted;
 use chappe_transport::tls::Usage;
 use serde_json::{Value, json};
 
@@ -23,6 +24,9 @@ const SCHEMA_FILE: &str = "node.schema.json";
 const LISTED_MAX: usize = 20;
 /// Ports that are tried for the console, from the default one on; reason: few nodes share a machine.
 const PORTS: std::ops::RangeInclusive<u16> = 8470..=8479;
+
+/// What to do when the file cannot be written.
+const WRITABLE: &str = "name a directory that you can write: chappe init DIR";
 
 /// A device that answered.
 struct Device {
@@ -41,6 +45,7 @@ pub(crate) fn run(flags: Init, json: bool) -> Outcome {
         return Err(failure.hint(existing(&flags.directory)));
     }
     refuse_one_time_flags(&flags.network)?;
+    output::check_writable(&file).map_err(|failure| failure.hint(WRITABLE))?;
     network::block_on(async move {
         let mut devices = Vec::new();
         let found = tokio::select! {
@@ -238,7 +243,7 @@ fn write(flags: &Init, text: &str) -> Outcome {
     let writable = |failure: Failure| match &*failure.error_code {
         // It was written during the search.
         "file_exists" => failure.hint(existing(directory)),
-        _ => failure.hint("name a directory that you can write: chappe init DIR"),
+        _ => failure.hint(WRITABLE),
     };
     output::folder(directory).map_err(writable)?;
     let schema = serde_json::to_string_pretty(&config::schema())?;
@@ -276,9 +281,9 @@ fn report(directory: &Path, devices: &[Device], json: bool) {
         }));
     } else {
         output::line(format_args!(
-            "wrote {}: {} devices seen, {usable} usable",
+            "wrote {}: {} seen, {usable} usable",
             file.display(),
-            devices.len()
+            counted(devices.len(), "device")
         ));
     }
     let at = match directory == Path::new(".") {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use chappe_terminal::counted;
 use serde_json::{Map, Value, json};
 
 use super::network;
@@ -122,12 +123,12 @@ fn progress(link: &Value) -> String {
             None => format!("{}…", state(link)),
         };
     }
-    let streams = link["streams"].as_array().map_or(0, Vec::len);
+    let streams = counted(link["streams"].as_array().map_or(0, Vec::len), "stream");
     let refused = match refused_streams(link) {
         0 => String::new(),
         count => format!(" ({count} refused)"),
     };
-    format!("connected, {streams} streams{refused}, lag {}", lag(link))
+    format!("connected, {streams}{refused}, lag {}", lag(link))
 }
 
 /// The number of its streams that the origin or this node refuses.
@@ -142,8 +143,7 @@ fn refused_streams(link: &Value) -> usize {
 fn refused(link: &Value) -> String {
     let streams = match refused_streams(link) {
         0 => String::new(),
-        1 => "1 stream".to_owned(),
-        count => format!("{count} streams"),
+        count => counted(count, "stream"),
     };
     let parts = [streams, reasons(&link["refused"])];
     let parts: Vec<String> = parts.into_iter().filter(|it| !it.is_empty()).collect();
@@ -335,10 +335,11 @@ async fn show(flags: LinkShow, json: bool) -> Outcome {
         ]);
     }
     output::line(table);
-    if link["dead_letters"].as_u64().is_some_and(|count| count > 0) {
+    if let Some(count) = link["dead_letters"].as_u64().filter(|count| *count > 0) {
         output::note(format_args!(
-            "{} dead letters: chappe link dead-letters {}",
-            link["dead_letters"], flags.name
+            "{}: chappe link dead-letters {}",
+            counted(count, "dead letter"),
+            flags.name
         ));
     }
     Ok(())

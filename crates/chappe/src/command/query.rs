@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use chappe_stream::Timestamp;
 use serde_json::{Value, json};
 
 use super::node_client::NodeClient;
@@ -84,12 +85,30 @@ fn sql(answer: &Value, format: Format, limit: usize) -> Outcome {
     Ok(())
 }
 
+/// The columns of every stream that are times, in nanoseconds since 1970. Other columns have no known type.
+const TIMES: [&str; 2] = ["source_time", "receive_time"];
+
 fn rows(answer: &Value, format: Format) {
-    let strings = |value: &Value| -> Vec<String> {
-        value.as_array().into_iter().flatten().map(cell).collect()
-    };
-    let rows = answer["rows"].as_array().into_iter().flatten().map(strings);
-    print(strings(&answer["columns"]), rows.collect(), format);
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let head: Vec<String> = list(&answer["columns"]).iter().map(cell).collect();
+    let rows = list(&answer["rows"]);
+    let rows = rows.iter().map(|row| {
+        let cells = head.iter().zip(row.as_array().into_iter().flatten());
+        cells
+            .map(|(name, value)| shown(name, value, format))
+            .collect()
+    });
+    print(head.clone(), rows.collect(), format);
+}
+
+/// A cell of an answer to SQL: in a table, which people read, a time as RFC 3339.
+fn shown(name: &str, value: &Value, format: Format) -> String {
+    match value.as_i64() {
+        Some(time) if format == Format::Table && TIMES.contains(&name) => {
+            Timestamp(time).to_string()
+        }
+        _ => cell(value),
+    }
 }
 
 /// Omissions of a partial answer, one line each.
@@ -203,6 +222,18 @@ mod tests {
     #[test]
     fn queries_are_encoded_for_a_url() {
         assert_eq!(percent("a b&c=ü"), "a%20b%26c%3D%C3%BC");
+    }
+
+    #[test]
+    fn times_are_for_people_in_tables_alone() {
+        let (time, number) = (json!(1_500_000_000), json!(7));
+        assert_eq!(
+            shown("source_time", &time, Format::Table),
+            "1970-01-01T00:00:01.5Z"
+        );
+        assert_eq!(shown("source_time", &time, Format::Csv), "1500000000");
+        assert_eq!(shown("n", &number, Format::Table), "7");
+        assert_eq!(shown("receive_time", &Value::Null, Format::Table), "");
     }
 
     #[test]

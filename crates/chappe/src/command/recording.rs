@@ -1,6 +1,7 @@
 //! `chappe device record`: a device as files, to be replayed.
 
 use chappe_device::recording::{RecordOptions, record};
+use chappe_terminal::counted;
 use serde_json::json;
 
 use super::find::clean;
@@ -38,11 +39,11 @@ pub(crate) fn run(flags: DeviceRecord, json: bool) -> Outcome {
             output::line(format_args!("note     {}", clean(note)));
         }
         output::line(format_args!(
-            "{}: {} documents, {} answers, {} events of {}",
+            "{}: {}, {}, {} of {}",
             flags.folder.display(),
-            summary.documents,
-            summary.answers,
-            summary.events,
+            counted(summary.documents, "document"),
+            counted(summary.answers, "answer"),
+            counted(summary.events, "event"),
             clean(&name)
         ));
         Ok(())

@@ -8,6 +8,7 @@ use std::io::Read;
 use std::time::Duration;
 
 use chappe_registry::Format;
+use chappe_terminal::counted;
 use serde_json::{Value, json};
 
 use super::network;
@@ -201,8 +202,8 @@ async fn publish(flags: RegistryPublish, json: bool) -> Outcome {
         output::json(&entity);
     } else {
         let count = entity["triples"].as_array().map_or(0, Vec::len);
-        let key = text(&entity["key"]);
-        output::line(format_args!("published {key} with {count} properties"));
+        let (key, properties) = (text(&entity["key"]), counted(count, "property"));
+        output::line(format_args!("published {key} with {properties}"));
     }
     Ok(())
 }
@@ -371,9 +372,11 @@ async fn export(flags: RegistryExport, json: bool) -> Outcome {
         return Ok(());
     };
     let mut new = NewFile::begin(&file)?;
-    node.download(&path, new.file()).await?;
+    node.download(&path, &mut new).await?;
     let bytes = new.replace()?;
-    if json {
+    if output::is_standard_output(&file) {
+        output::progress(format_args!("wrote {bytes} bytes"));
+    } else if json {
         output::json(&json!({ "file": file, "bytes": bytes }));
     } else {
         output::line(format_args!("wrote {bytes} bytes to {}", file.display()));
@@ -413,11 +416,13 @@ async fn import(flags: RegistryImport, json: bool) -> Outcome {
         output::json(&imported);
         return Ok(());
     }
-    output::line(format_args!("imported {} entities", imported["entities"]));
-    if imported["left_out"] != 0 {
+    let count = |key: &str| imported[key].as_u64().unwrap_or(0);
+    let entities = counted(count("entities"), "entity");
+    output::line(format_args!("imported {entities}"));
+    if count("left_out") > 0 {
         output::note(format_args!(
-            "{} entities of nodes were left out: nodes publish them",
-            imported["left_out"]
+            "left out, because nodes publish them: {} of nodes",
+            counted(count("left_out"), "entity")
         ));
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! `chappe watch`: live values.
 
+use chappe_terminal::counted;
 use serde_json::Value;
 
 use super::network;
@@ -27,11 +28,7 @@ async fn streams(flags: &Watch, json: bool) -> Outcome {
     let node = NodeClient::new(&flags.node)?;
     let path = format!("/api/v1/live?streams={}", percent(&flags.stream.join(",")));
     for name in flags.stream.iter().flat_map(|names| names.split(',')) {
-        // An unknown stream would stay silent; the node's error names the nearest name.
-        if name.trim() != "*" {
-            node.get(&format!("/api/v1/streams/{}", percent(name.trim())))
-                .await?;
-        }
+        check_followed(&node, name.trim()).await?;
     }
     let mut events = node.events(&path).await?;
     let mut left = flags.count.unwrap_or(u64::MAX);
@@ -64,7 +61,10 @@ async fn streams(flags: &Watch, json: bool) -> Outcome {
     let ended = "the node closed the stream of events";
     match flags.count {
         Some(count) => {
-            let text = format!("{ended} before {count} elements; {left} are missing");
+            let text = format!(
+                "{ended} before {}; missing: {left}",
+                counted(count, "element")
+            );
             Err(Failure::new(text)
                 .coded("subscription_ended")
                 .hint("check that the node still runs"))
@@ -74,6 +74,36 @@ async fn streams(flags: &Watch, json: bool) -> Outcome {
             Ok(())
         }
     }
+}
+
+/// Checks a name or a prefix: an unknown stream would stay silent.
+async fn check_followed(node: &NodeClient, name: &str) -> Outcome {
+    let Some(prefix) = name.strip_suffix('*') else {
+        if name.contains('*') {
+            let failure = Failure::new(format!("{name:?} has a `*` before its end"));
+            return Err(failure.coded("argument_invalid").hint(
+                "write a prefix of names and `*`, such as --stream 'ward.*', or --stream '*' for all",
+            ));
+        }
+        // The node's error names the nearest name.
+        node.get(&format!("/api/v1/streams/{}", percent(name)))
+            .await?;
+        return Ok(());
+    };
+    if prefix.contains('*') {
+        let failure = Failure::new(format!("{name:?} has more than one `*`"));
+        return Err(failure
+            .coded("argument_invalid")
+            .hint("write a prefix of names and one `*`, such as --stream 'ward.*'"));
+    }
+    let path = format!("/api/v1/streams?limit=1&prefix={}", percent(prefix));
+    let found = node.get(&path).await?;
+    if found["streams"].as_array().is_some_and(Vec::is_empty) {
+        output::note(format_args!(
+            "no stream matches {name} yet; those defined from now on are followed"
+        ));
+    }
+    Ok(())
 }
 
 fn element_line(element: &Value) -> String {

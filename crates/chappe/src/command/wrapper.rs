@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use chappe_stream::Value as FieldValue;
 use chappe_stream::view::ElementView;
+use chappe_terminal::counted;
 use chappe_wrappers::{
     Batch, Condition, Part, WrapperFile, WrapperOpening, kind_of_address, wrapper_kinds,
 };
@@ -186,11 +187,12 @@ async fn show(flags: WrapperShow, json: bool) -> Outcome {
     for (reason, count) in row["lost"].as_object().into_iter().flatten() {
         output::line(format_args!("lost: {count} ({reason})"));
     }
-    if row["dead_letters"].as_u64().is_some_and(|count| count > 0) {
+    if let Some(count) = row["dead_letters"].as_u64().filter(|count| *count > 0) {
         let flag = if is_wrapper { "" } else { "--exporter " };
         output::note(format_args!(
-            "{} dead letters: chappe wrapper dead-letters {flag}{}",
-            row["dead_letters"], flags.name
+            "{}: chappe wrapper dead-letters {flag}{}",
+            counted(count, "dead letter"),
+            flags.name
         ));
     }
     Ok(())
@@ -416,9 +418,15 @@ fn letters_path(name: &str, is_exporter: bool, rest: &str) -> String {
 async fn dead_letters(flags: WrapperDeadLetters, json: bool) -> Outcome {
     let node = NodeClient::new(&flags.node)?;
     let query = format!("?from={}&limit={}", flags.from, flags.limit);
-    let answer = node
-        .get(&letters_path(&flags.name, flags.exporter, &query))
-        .await?;
+    let path = letters_path(&flags.name, flags.exporter, &query);
+    let answer = match node.get(&path).await {
+        Ok(answer) => answer,
+        Err(failure) => {
+            let flag = if flags.exporter { "" } else { " --exporter" };
+            let instead = format!("chappe wrapper dead-letters {}{flag}", flags.name);
+            return Err(of_other_kind(&node, failure, &flags.name, flags.exporter, instead).await);
+        }
+    };
     if json {
         output::json(&answer);
         return Ok(());
@@ -448,6 +456,27 @@ async fn dead_letters(flags: WrapperDeadLetters, json: bool) -> Outcome {
     Ok(())
 }
 
+/// The failure to find a wrapper or an exporter: if its name is that of one of the other kind, with what to type instead.
+async fn of_other_kind(
+    node: &NodeClient,
+    failure: Failure,
+    name: &str,
+    is_exporter: bool,
+    instead: String,
+) -> Failure {
+    let (list, kind, wanted) = match is_exporter {
+        true => ("wrappers", "a wrapper", "an exporter"),
+        false => ("exporters", "an exporter", "a wrapper"),
+    };
+    let path = format!("/api/v1/{list}/{}", percent(name));
+    if failure.error_code != "not_found" || node.get(&path).await.is_err() {
+        return failure;
+    }
+    Failure::new(format!("{name} is {kind}, not {wanted}"))
+        .coded("not_found")
+        .hint(instead)
+}
+
 async fn resend(flags: WrapperResend, json: bool) -> Outcome {
     let node = NodeClient::new(&flags.node)?;
     let verb = if flags.discard {
@@ -460,6 +489,19 @@ async fn resend(flags: WrapperResend, json: bool) -> Outcome {
         false => json!({ "numbers": flags.numbers }),
     };
     let path = letters_path(&flags.name, flags.exporter, verb);
-    let answer = node.post(&path, body).await?;
+    let answer = match node.post(&path, body).await {
+        Ok(answer) => answer,
+        Err(failure) => {
+            let name = &flags.name;
+            let instead = match flags.exporter {
+                true => format!("chappe wrapper resend {name} --all --discard"),
+                false => format!(
+                    "chappe wrapper resend {name} --all --discard --exporter: an exporter's dead letters can only be \
+                     discarded"
+                ),
+            };
+            return Err(of_other_kind(&node, failure, name, flags.exporter, instead).await);
+        }
+    };
     super::link::report_letters(&answer, flags.discard, json)
 }

@@ -130,10 +130,9 @@ fn mistakes_at_the_start_name_the_next_command() {
         &[
             "init",
             "file/plant",
+            // Before the search, which would fail.
             "--interface",
-            "lo",
-            "--timeout",
-            "100ms",
+            "no-such",
         ],
         2,
         &[

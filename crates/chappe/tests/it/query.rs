@@ -226,6 +226,49 @@ fn doubles_print_exactly_as_stored() {
     });
 }
 
+#[test]
+fn rows_go_to_standard_output_alone_and_patterns_are_prefixes() {
+    let directory = tempfile::tempdir().unwrap();
+    let exporters = directory.path().join("exporters");
+    std::fs::create_dir(&exporters).unwrap();
+    let exporter = "kind = \"file\"\npath = \"../out.jsonl\"\nstreams = [\"ward.*\"]\n";
+    std::fs::write(exporters.join("to-file.toml"), exporter).unwrap();
+    let mut config = config(directory.path());
+    config.exporters_directory = exporters;
+    let runtime = chappe_node::runtime().unwrap();
+    runtime.block_on(async {
+        let node = Node::start(config).await.expect("it starts");
+        store(&node, 0..2).await;
+        let export: &[&str] = &[
+            "export",
+            "ward.a",
+            "--out",
+            "/dev/stdout",
+            "--format",
+            "csv",
+        ];
+        let (code, out, err) = run(&node, export).await;
+        assert_eq!(code, Some(0), "{err}");
+        let lines: Vec<&str> = out.lines().collect();
+        assert!(lines.len() == 3 && lines[0].starts_with("epoch,"), "{out}");
+        assert!(err.contains("STREAM"), "{err}");
+
+        let (code, _, err) = run(&node, &["watch", "--stream", "w*.a"]).await;
+        assert_eq!(code, Some(2), "{err}");
+        assert!(err.contains("--stream 'ward.*'"), "{err}");
+
+        let letters: &[&str] = &["wrapper", "dead-letters", "to-file"];
+        let (code, _, err) = run(&node, letters).await;
+        assert_eq!(code, Some(2), "{err}");
+        let hint = "hint: chappe wrapper dead-letters to-file --exporter";
+        assert!(
+            err.contains("to-file is an exporter") && err.contains(hint),
+            "{err}"
+        );
+        node.shutdown().await.unwrap();
+    });
+}
+
 async fn metrics(node: &Node) -> String {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let address = node.address();

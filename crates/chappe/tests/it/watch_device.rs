@@ -1,4 +1,5 @@
-//! Goal: `chappe watch DEVICE` follows the description that a device announces by a Hello while it runs.
+//! Goal: `chappe watch DEVICE` follows the description that a device announces by a Hello while it runs; `chappe describe
+//! URL` prints the endpoint that the device states.
 //! Method: a device of this process on the loopback gets another service while the built program watches it; the values of
 //! its event are printed, too.
 
@@ -21,10 +22,10 @@ struct Reading {
     celsius: f64,
 }
 
-fn device(service: Service) -> Device {
+fn device(service: Service, address: &str) -> Device {
     let seed = chappe_transport::seed().unwrap();
     let options = HostOptions {
-        selection: Selection::Addresses(vec!["127.0.9.71".parse().unwrap()]),
+        selection: Selection::Addresses(vec![address.parse().unwrap()]),
         app_max_delay: Duration::ZERO,
         ..HostOptions::default()
     };
@@ -58,12 +59,30 @@ fn streams(endpoint: &str) -> (std::process::Child, mpsc::UnboundedReceiver<Stri
 }
 
 #[test]
+fn a_device_is_described_at_its_address_by_the_endpoint_that_it_states() {
+    let runtime = chappe_node::runtime().unwrap();
+    runtime.block_on(async {
+        let service = Service::new("https://example.org/thermometer", "Thermometer");
+        let running = device(service, "127.0.9.72").start().await.unwrap();
+        let host = running.host();
+        let at = format!("http://{}/device", host.addresses()[0]);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chappe"));
+        command.args(["describe", &at, "--interface", "lo", "--json"]);
+        let described = tokio::task::spawn_blocking(move || command.output());
+        let described = described.await.unwrap().unwrap();
+        let described: Value = serde_json::from_slice(&described.stdout).unwrap();
+        assert_eq!(described["endpoint"], host.endpoint(), "{described}");
+        running.stop().await;
+    });
+}
+
+#[test]
 fn an_announced_service_is_watched() {
     let runtime = chappe_node::runtime().unwrap();
     runtime.block_on(async {
         let mut service = Service::new("https://example.org/thermometer", "Thermometer");
         let reading = service.event::<Reading>("Reading");
-        let running = device(service).start().await.unwrap();
+        let running = device(service, "127.0.9.71").start().await.unwrap();
         let (mut child, mut printed) = streams(running.host().endpoint());
         let mut second = Service::new("https://example.org/outside", "Outside");
         let outside = second.event::<Reading>("Outside");

@@ -108,7 +108,7 @@ fn values_rows_and_lines_are_stored_and_refused_lines_named() {
         let (code, out, err) = write(&["people=1", "note=a, \"b\"", "temperature=21.5"], "").await;
         assert_eq!(code, Some(0), "{err}");
         assert!(
-            out.contains("stored 1 elements in lab.room, the last at "),
+            out.contains("stored 1 element in lab.room, the last at "),
             "{out}"
         );
         let (code, _, err) = write(&["humidity=1"], "").await;

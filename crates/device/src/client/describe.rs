@@ -143,9 +143,12 @@ async fn describe_services(
             services.push(service);
         }
     }
-    let types = relationship.host.map(|host| host.types).unwrap_or_default();
+    let host = relationship.host;
+    let stated_endpoint = host.as_ref().map(|host| host.endpoint.address.to_string());
+    let types = host.map(|host| host.types).unwrap_or_default();
     Ok(Description {
         found: found.clone(),
+        stated_endpoint,
         contact,
         dialect,
         model: metadata.this_model.unwrap_or_default(),

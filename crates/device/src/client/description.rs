@@ -21,6 +21,8 @@ use crate::Error;
 pub struct Description {
     /// The result of discovery.
     pub found: Found,
+    /// The endpoint that its metadata state.
+    pub stated_endpoint: Option<String>,
     /// The address at which the device answered.
     pub contact: Contact,
     /// Its dialect.
@@ -45,6 +47,15 @@ impl Description {
     #[must_use]
     pub fn name(&self) -> &str {
         localized(&self.device.friendly_name, "en").unwrap_or(&self.found.endpoint)
+    }
+
+    /// Its endpoint: that by which it was found, or the stated one if only its address was known.
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        let found = &self.found;
+        let is_address = found.xaddrs.contains(&found.endpoint);
+        let stated = self.stated_endpoint.as_deref().filter(|_| is_address);
+        stated.unwrap_or(&found.endpoint)
     }
 
     /// The service with this identifier.

@@ -28,7 +28,8 @@ const EVENTS_QUEUED: usize = 1;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct LiveParams {
-    /// Names of streams, separated by commas, or `*` for all, including future ones.
+    /// Names of streams and prefixes that end in `*`, separated by commas; `*` alone for all. Streams that are
+    /// defined later are included.
     streams: Option<String>,
     /// Positions to resume from: `stream@EPOCH:N`, separated by commas; other streams start now. A
     /// `Last-Event-ID` takes precedence; with it, streams that are new since then start with their
@@ -39,7 +40,7 @@ pub(crate) struct LiveParams {
 /// Live data of many streams as server-sent events.
 ///
 /// `elements` events carry `{elements: [...]}`. A stream that is requested by its name keeps this name in the events
-/// even if it is renamed; with `*`, the events have its current name. The id of an event is the client's position: with
+/// even if it is renamed; with `*` or a prefix, the events have its current name. The id of an event is the client's position: with
 /// up to 32 streams, the position in each; with more, a position in the node's log and the positions in up to 32
 /// streams that lag most. A client that reconnects with a `Last-Event-ID` loses nothing; with more than 32 streams it
 /// may receive some elements twice, which their `position` shows. `rollback` events `{stream, have, want}` report that
@@ -79,17 +80,49 @@ fn wanted(text: &str) -> Result<Wanted, Problem> {
     if text == "*" {
         return Ok(Wanted::All);
     }
-    let names: BTreeSet<String> = text
-        .split(',')
-        .filter(|name| !name.is_empty())
-        .map(str::to_owned)
-        .collect();
-    if names.is_empty() || names.len() > STREAMS_MAX {
-        let detail = format!("streams: must be `*` or 1 to {STREAMS_MAX} names");
+    let (mut names, mut prefixes) = (BTreeSet::new(), BTreeSet::new());
+    for name in text.split(',').filter(|name| !name.is_empty()) {
+        match name.strip_suffix('*') {
+            Some(prefix) if is_prefix(prefix) => prefixes.insert(prefix.to_owned()),
+            Some(_) => {
+                let detail = format!("streams: {name:?} is not a prefix of names followed by `*`");
+                return Err(Problem::bad_request(detail));
+            }
+            None => {
+                check_name(name).map_err(|error| Problem::bad_request(error.to_string()))?;
+                names.insert(name.to_owned())
+            }
+        };
+    }
+    let count = names.len() + prefixes.len();
+    if count == 0 || count > STREAMS_MAX {
+        let detail = format!("streams: must be `*` or 1 to {STREAMS_MAX} names and prefixes");
         return Err(Problem::bad_request(detail));
     }
-    for name in &names {
-        check_name(name).map_err(|error| Problem::bad_request(error.to_string()))?;
+    let prefixes = prefixes.into_iter().collect();
+    Ok(Wanted::Matching { names, prefixes })
+}
+
+/// Whether names of streams can start so.
+fn is_prefix(text: &str) -> bool {
+    let is_allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'.');
+    text.bytes().all(is_allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_prefixes_are_distinguished() {
+        let Ok(Wanted::Matching { names, prefixes }) = wanted("ward.a,lab.*,ward.b") else {
+            panic!("all streams");
+        };
+        assert_eq!(names.into_iter().collect::<Vec<_>>(), ["ward.a", "ward.b"]);
+        assert_eq!(prefixes, ["lab."]);
+        assert!(matches!(wanted("*"), Ok(Wanted::All)));
+        for wrong in ["", ",", "a*b", "*.b", "a**", "Ward*"] {
+            assert!(wanted(wrong).is_err(), "{wrong}");
+        }
     }
-    Ok(Wanted::Names(names))
 }

@@ -78,8 +78,13 @@ pub(crate) fn id(place: Option<Place>, vector: &Vector) -> String {
 pub(crate) enum Wanted {
     /// All streams, including future ones.
     All,
-    /// These streams, whether or not they exist yet.
-    Names(BTreeSet<String>),
+    /// Some streams, whether or not they exist yet.
+    Matching {
+        /// Their names.
+        names: BTreeSet<String>,
+        /// Prefixes of their current names.
+        prefixes: Vec<String>,
+    },
 }
 
 /// The name that a client gives to a stream's elements.
@@ -102,17 +107,20 @@ impl Label {
 }
 
 impl Wanted {
-    /// How the client calls this stream, if it requests it by one of its names.
+    /// How the client calls this stream, if it requests it by one of its names or a prefix of its current one.
     pub(crate) fn label(&self, entry: &Entry) -> Option<Label> {
-        let Self::Names(names) = self else {
+        let Self::Matching { names, prefixes } = self else {
             return Some(Label::Current);
         };
-        if !entry.log.has_name(|name| names.contains(name)) {
-            return None;
+        if entry.log.has_name(|name| names.contains(name)) {
+            let current = std::iter::once(entry.current_name());
+            let mut all = current.chain(entry.log.names());
+            return all.find(|name| names.contains(name)).map(Label::Requested);
         }
-        let current = std::iter::once(entry.current_name());
-        let mut all = current.chain(entry.log.names());
-        all.find(|name| names.contains(name)).map(Label::Requested)
+        let current = (!prefixes.is_empty()).then(|| entry.current_name())?;
+        let mut prefixes = prefixes.iter();
+        let is_wanted = prefixes.any(|prefix| current.starts_with(prefix.as_str()));
+        is_wanted.then_some(Label::Current)
     }
 }
 

@@ -86,7 +86,7 @@ impl Path<'_> {
         let detail = format!("found by {ways} at {}", device.addresses.join(", "));
         self.add("discovery", key, HopState::Ok, detail, None);
         let stage = self.stage_of(device, &reason);
-        let described = format!("{}: {} services", device.name, device.services.len());
+        let described = format!("{}; services: {}", device.name, device.services.len());
         match stage {
             Some("description") => {
                 return self.add("description", key, HopState::Blocked, reason, hint);
@@ -154,7 +154,7 @@ impl Path<'_> {
             (count, Some(drop)) => {
                 let (reason, dropped) = (drop.reason, drop.count);
                 let detail = format!(
-                    "{count} streams; {dropped} dropped ({reason}: {})",
+                    "streams: {count}; dropped: {dropped} ({reason}: {})",
                     drop.detail
                 );
                 self.add(
@@ -166,7 +166,7 @@ impl Path<'_> {
                 );
             }
             (count, None) => {
-                let detail = format!("{count} streams");
+                let detail = format!("streams: {count}");
                 self.add("mapping", key, HopState::Ok, detail, None);
             }
         }
@@ -203,7 +203,7 @@ impl Path<'_> {
         if let Some(drop) = drops.first() {
             let texts = drops.iter().take(DROPS_SHOWN);
             let texts: Vec<String> = texts
-                .map(|drop| format!("{}: {} ({} times)", drop.reason, drop.detail, drop.count))
+                .map(|drop| format!("{}: {} ({}×)", drop.reason, drop.detail, drop.count))
                 .collect();
             let hint = drop.hint.clone();
             return self.add("discovery", name, HopState::Blocked, texts.join("; "), hint);
@@ -218,7 +218,7 @@ impl Path<'_> {
         };
         let detail = format!(
             "no device, stream, sensor, link, wrapper or exporter has this name, and no message of such a device was \
-             dropped; {} devices are known",
+             dropped; known devices: {}",
             app.devices.all().len()
         );
         self.add("discovery", name, HopState::Blocked, detail, Some(hint));

@@ -80,7 +80,7 @@ impl Path<'_> {
         }
         let letters: u64 = stream.refused.values().sum();
         if letters > 0 && status.dead_letters > 0 {
-            let detail = format!("{letters} elements became dead letters");
+            let detail = format!("elements that became dead letters: {letters}");
             let hint = Some(format!("chappe link dead-letters {link}"));
             self.add("storing", name, HopState::Degraded, detail, hint);
         }
@@ -126,7 +126,7 @@ impl Path<'_> {
             let hint = Some("compare the clocks of both nodes".to_owned());
             self.add("origin", name, HopState::Degraded, detail, hint);
         } else {
-            let detail = format!("{} elements received", stream.received);
+            let detail = format!("elements received: {}", stream.received);
             self.add("origin", name, HopState::Ok, detail, None);
         }
     }

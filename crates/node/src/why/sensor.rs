@@ -70,6 +70,19 @@ impl Path<'_> {
     }
 
     fn evaluation(&mut self, sensor: &Sensor) {
+        let is_running = sensor.state == SensorState::Running;
+        let failure = sensor.error.as_ref().filter(|_| is_running);
+        // The fault of a changed file has its own hop.
+        if let Some(failure) = failure.filter(|it| Some(*it) != sensor.refused.as_ref()) {
+            let detail = failure.message.clone();
+            let file = &sensor.file;
+            let hint = failure.hint.clone().or_else(|| {
+                Some(format!(
+                    "correct the statement in {file}; chappe try evaluates it"
+                ))
+            });
+            return self.add("sensor", &sensor.name, HopState::Blocked, detail, hint);
+        }
         let dropped: Vec<String> = sensor
             .dropped
             .iter()

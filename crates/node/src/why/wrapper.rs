@@ -52,7 +52,7 @@ impl Path<'_> {
         let reason = peer.reason.clone().unwrap_or_default();
         match peer.state {
             PeerState::Running => {
-                let detail = format!("{} elements stored since it started", peer.elements);
+                let detail = format!("elements stored since it started: {}", peer.elements);
                 self.add("wrapper", name, HopState::Ok, detail, None);
             }
             PeerState::Waiting => {
@@ -78,7 +78,7 @@ impl Path<'_> {
             self.add("wrapper", name, HopState::Degraded, detail, hint);
         }
         if peer.dead_letters > 0 {
-            let detail = format!("{} dead letters", peer.dead_letters);
+            let detail = format!("dead letters: {}", peer.dead_letters);
             let hint = Some(format!("chappe wrapper dead-letters {name}"));
             self.add("wrapper", name, HopState::Degraded, detail, hint);
         }

@@ -147,10 +147,16 @@ fn streams_that_come_later_join_with_their_first_element() {
         let node = start(directory.path()).await;
         let mut all = Live::open(&node, "streams=*", None).await;
         let mut named = Live::open(&node, "streams=late.x", None).await;
+        let mut prefixed = Live::open(&node, "streams=none.x,late.*", None).await;
+        prefixed.next_of("elements").await;
         assert_eq!(all.next_of("elements").await.id, "");
         named.next_of("elements").await;
         store(&node, "late.x", 0..3).await;
         assert_eq!(take(&mut all, 3).await.0, [0, 1, 2]);
+        store(&node, "other.x", 7..8).await;
+        store(&node, "late.y", 3..4).await;
+        assert_eq!(take(&mut prefixed, 4).await.0, [0, 1, 2, 3]);
+        assert_eq!(take(&mut all, 2).await.0, [7, 3]);
         assert_eq!(take(&mut named, 3).await.0, [0, 1, 2]);
         node.shutdown().await.unwrap();
         assert_eq!(

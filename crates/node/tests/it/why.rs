@@ -1,6 +1,6 @@
 //! Goal: `why` names the first hop that stands in a value's way, and what to do, for a device that is not
-//! found, a stream without values, an unbound sensor and a lagging link; readers show their distance to
-//! a loss.
+//! found, a stream without values, an unbound sensor, a failed evaluation and a lagging link; readers show their
+//! distance to a loss.
 //! Method: real nodes on loopback.
 
 use crate::common::linked::{fix, link, origin_config, stored, subscriber_config, until};
@@ -166,6 +166,58 @@ type = "double"
             readers["readers"][0]["reader"] == "mean"
         })
         .await;
+        node.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn a_failed_evaluation_until_another_succeeds() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = r#"
+name = "size"
+
+[[source]]
+alias = "input"
+stream = "ward.bed1"
+window = 1
+
+[output]
+sql = "select abs(n) as size from input"
+
+[[output.field]]
+name = "size"
+type = "integer"
+"#;
+    write_sensor(directory.path(), "size", text);
+    let schema = elements::schema(&[("n", FieldType::Integer)]);
+    block(async {
+        let node = Node::start(config(directory.path())).await.unwrap();
+        let store = async |at, n| {
+            let element = elements::element(at, vec![Value::Integer(n)]);
+            node.store("ward.bed1", &schema, &[element]).await.unwrap();
+        };
+        store(1, 1).await;
+        until("the sensor is bound", || async {
+            let sensor = get(&node, "/api/v1/virtual-sensors/size").await;
+            sensor.status == 200 && sensor.json()["state"] == "running"
+        })
+        .await;
+        // It reads what comes after it was bound.
+        store(2, 2).await;
+        let blocked = async |wanted: bool| {
+            until("the evaluation is shown", || async {
+                let answer = why(&node, "size").await;
+                let (hop, text) = obstacle(&answer);
+                let is_blocked = hop == "sensor" && text.contains("integer overflow");
+                is_blocked == wanted && (wanted || answer["obstacle"] == Json::Null)
+            })
+            .await;
+        };
+        blocked(false).await;
+        store(3, i64::MIN).await;
+        blocked(true).await;
+        store(4, 4).await;
+        blocked(false).await;
         node.shutdown().await.unwrap();
     });
 }

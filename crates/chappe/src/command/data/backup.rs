@@ -227,7 +227,7 @@ fn write_manifest(to: &Path, manifest: &Manifest) -> Result<(), Failure> {
     let sum = format!("{}  {MANIFEST}\n", hex_encode(&digest(&text)));
     for (name, bytes) in [(MANIFEST_SUM, sum.as_bytes()), (MANIFEST, &text)] {
         let mut new = NewFile::begin(&to.join(name))?;
-        new.file().write_all(bytes)?;
+        new.write_all(bytes)?;
         new.create()?;
     }
     Ok(())

@@ -11,6 +11,7 @@ mod restore;
 use std::path::{Path, PathBuf};
 
 use chappe_log::{CorruptRange, Report, TornTail};
+use chappe_terminal::counted;
 use chappe_transport::FileDisk;
 use serde_json::json;
 
@@ -122,8 +123,11 @@ fn print_summary(report: &Report) {
         "not closed cleanly"
     };
     output::line(format_args!(
-        "{} segments, {} bytes, {} frames, {} records, {ended}",
-        report.segments, report.bytes, report.frames, report.records
+        "{}, {} bytes, {}, {}, {ended}",
+        counted(report.segments, "segment"),
+        report.bytes,
+        counted(report.frames, "frame"),
+        counted(report.records, "record")
     ));
     if let Some(tail) = &report.torn_tail {
         output::line(format_args!("torn tail: {}", tail_text(tail)));

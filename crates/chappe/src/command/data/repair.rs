@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use chappe_log::{Disk, Error, Repaired};
+use chappe_terminal::counted;
 use chappe_transport::FileDisk;
 use serde_json::json;
 
@@ -70,8 +71,8 @@ fn print(name: &str, repaired: &Repaired, aside: Option<&Path>) {
         output::line(format_args!("  damaged: {}", range_text(range)));
     }
     if let Some(aside) = aside {
-        let files = repaired.aside.len();
-        let text = format!("  damaged bytes: {files} files in {}", aside.display());
+        let files = counted(repaired.aside.len(), "file");
+        let text = format!("  damaged bytes: {files} in {}", aside.display());
         output::line(text);
     }
     for (stream, first, last) in &repaired.given_up {
@@ -82,7 +83,8 @@ fn print(name: &str, repaired: &Repaired, aside: Option<&Path>) {
         output::line(format_args!("  new epoch: {} ({reason})", new.stream));
     }
     output::line(format_args!(
-        "  {} records in {} segments",
-        repaired.recovery.records, repaired.recovery.segments
+        "  {} in {}",
+        counted(repaired.recovery.records, "record"),
+        counted(repaired.recovery.segments, "segment")
     ));
 }

@@ -7,6 +7,7 @@ mod host;
 mod overlay;
 mod proxy;
 
+use chappe_terminal::counted;
 use serde::Serialize;
 
 use crate::cli::Doctor;
@@ -109,8 +110,9 @@ pub(crate) fn run(flags: Doctor, json: bool) -> Outcome {
         }));
     } else {
         output::line(format_args!(
-            "{} checks, {failed} failed, {warnings} warnings",
-            checks.len()
+            "{}, {failed} failed, {}",
+            counted(checks.len(), "check"),
+            counted(warnings, "warning")
         ));
     }
     if failed == 0 {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use chappe_kad::Report;
 use chappe_kad::service::device_key;
+use chappe_terminal::counted;
 use chappe_transport::Drops;
 use chappe_transport::kad::Finding;
 
@@ -51,8 +52,8 @@ pub(crate) async fn entrance(at: SocketAddr) -> Result<Check, Failure> {
     }
     let devices = endpoints.len();
     let contacts = report.borrow_and_update().contacts.len();
-    let detail =
-        format!("answers in {took} ms; {contacts} nodes and {devices} devices found through it");
+    let found = [counted(contacts, "node"), counted(devices, "device")].join(" and ");
+    let detail = format!("answers in {took} ms; {found} found through it");
     if devices > 0 {
         return Ok(Check::new(name, State::Ok, detail));
     }

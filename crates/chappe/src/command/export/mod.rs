@@ -1,7 +1,8 @@
 //! `chappe export`: writes the elements of streams to CSV, Parquet or Arrow files.
 //!
-//! A file is written under a temporary name next to it, synced, and renamed: it is complete or not there. Elements
-//! that came after the command was started are left out. What a stream lost is in the summary.
+//! A file is written under a temporary name next to it, synced, and renamed: it is complete or not there. A device, a
+//! pipe or `/dev/stdout` gets the rows as they come. Elements that came after the command was started are left out. What
+//! a stream lost is in the summary.
 
 pub(super) mod elements;
 mod target;
@@ -9,6 +10,7 @@ mod target;
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
+use chappe_terminal::counted;
 use chappe_wrappers::table_file::{TableFile, TableForm, TableStream};
 use serde_json::{Value, json};
 
@@ -40,9 +42,7 @@ fn writable(failure: Failure) -> Failure {
 async fn export(flags: Export, json: bool) -> Outcome {
     if flags.out == Path::new("-") {
         let failure = Failure::new("--out - is no file").coded("argument_invalid");
-        return Err(failure.hint(
-            "name a file; chappe query --format csv 'select * from STREAM' prints elements",
-        ));
+        return Err(failure.hint("name a file, or /dev/stdout with --format csv"));
     }
     let form = form(flags.format, &flags.out)?;
     let paths = paths(&flags.out, &flags.streams)?;
@@ -52,9 +52,19 @@ async fn export(flags: Export, json: bool) -> Outcome {
         rows.push(one(&node, stream, (&flags.from, &flags.to), form, path).await?);
     }
     let is_complete = rows.iter().all(|row| row["complete"] == true);
-    match json {
-        true => output::json(&json!({ "complete": is_complete, "files": rows })),
-        false => print(&rows),
+    let summary = json!({ "complete": is_complete, "files": rows });
+    match (
+        paths.iter().any(|path| output::is_standard_output(path)),
+        json,
+    ) {
+        // Standard output has the rows alone.
+        (true, true) => output::note(&summary),
+        (true, false) => output::note(table(&rows)),
+        (false, true) => output::json(&summary),
+        (false, false) => output::line(table(&rows)),
+    }
+    if !json {
+        note_incomplete(&rows);
     }
     match is_complete {
         true => Ok(()),
@@ -111,8 +121,7 @@ async fn one(
     let last = found["last"].as_u64().unwrap_or(0);
     let mut new = NewFile::begin(path).map_err(writable)?;
     let mut elements = Elements::new(node, &path_of_stream, (from, to), last, &described.schema);
-    let content = BufWriter::new(new.file().try_clone()?);
-    let mut file = TableFile::new(content, form, &described)?;
+    let mut file = TableFile::new(BufWriter::new(&mut new), form, &described)?;
     let mut reported = 0;
     while let Some(some) = elements.next().await? {
         for element in &some {
@@ -120,7 +129,7 @@ async fn one(
         }
         if elements.count() - reported >= REPORT_ELEMENTS {
             reported = elements.count();
-            output::progress(format_args!("{stream}: {reported} elements"));
+            output::progress(format_args!("{stream}: {}", counted(reported, "element")));
         }
     }
     file.finish()?.flush()?;
@@ -156,11 +165,10 @@ async fn one(
     }))
 }
 
-fn print(rows: &[Value]) {
+fn table(rows: &[Value]) -> Table {
     let mut table = Table::new([
         "STREAM", "FILE", "ELEMENTS", "BYTES", "LOST", "REFUSED", "REMOVED",
     ]);
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     for row in rows {
         table.row([
             text(&row["stream"]),
@@ -172,7 +180,11 @@ fn print(rows: &[Value]) {
             row["removed"]["elements"].to_string(),
         ]);
     }
-    output::line(table);
+    table
+}
+
+/// Says which files lack elements.
+fn note_incomplete(rows: &[Value]) {
     for row in rows.iter().filter(|row| row["complete"] == false) {
         output::note(format_args!(
             "{} is not complete; see: chappe stream completeness {}",
@@ -180,6 +192,10 @@ fn print(rows: &[Value]) {
             text(&row["stream"])
         ));
     }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 /// The number of elements for all reasons.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use chappe_device::capture::{Capture, Carrier, Conversations, Frame, Losses, Message};
 use chappe_soap::schema::format_date_time;
+use chappe_terminal::counted;
 use serde_json::json;
 
 use super::message::{Decoded, Decoder};
@@ -119,8 +120,10 @@ impl Printer {
             return;
         }
         output::line(format_args!(
-            "{} messages, {} dropped; {} of other protocols",
-            self.messages, self.dropped, self.others
+            "{}, {} dropped; {} of other protocols",
+            counted(self.messages, "message"),
+            self.dropped,
+            self.others
         ));
         for (name, count) in lost.iter().filter(|(_, count)| *count > 0) {
             output::line(format_args!("    {count} {name}"));

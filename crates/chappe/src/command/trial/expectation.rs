@@ -16,11 +16,17 @@
 //! ]
 //! ```
 //!
-//! A row has its fields, and if wanted `at`, `key`, `quality` and, for a descriptor with several sources, `source`. An
+//! A row of input has fields that the descriptor's statements name, or that `fields` declares; another one is an error,
+//! since a misspelt field would be null. A row has its fields, and if wanted `at`, `key`, `quality` and, for a descriptor with several sources, `source`. An
 //! empty array is null. A field with one of these names is written in a table `values`.
 
+use std::collections::BTreeSet;
+
+use chappe_stream::descriptor::nearest;
 use chappe_stream::view::ValueView;
-use chappe_stream::{Descriptor, Field, Quality, StreamElement, Timestamp, Value};
+use chappe_stream::{
+    Descriptor, Field, Quality, Selection, StreamElement, Timestamp, Value, column_name,
+};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use toml::{Spanned, Table, Value as Toml};
@@ -136,6 +142,7 @@ pub(super) fn parse(
             let source = source(&mut table, descriptor, &place)?;
             input.push((source, row(table, place)?.0));
         }
+        check_input(&input, descriptor, &fields)?;
         let mut output = Vec::with_capacity(test.output.len());
         for table in test.output {
             let line = place(table.span().start);
@@ -167,6 +174,72 @@ pub(super) fn parse(
         });
     }
     Ok(tests)
+}
+
+/// Refuses fields of the input that no statement names and `declared` does not have.
+fn check_input(
+    input: &[(String, Row)],
+    descriptor: &Descriptor,
+    declared: &[Field],
+) -> Result<(), Failure> {
+    let words = words(descriptor);
+    let fields = |alias: &'_ String| {
+        let alias = alias.clone();
+        let rows = input.iter().filter(move |(source, _)| *source == alias);
+        rows.flat_map(move |(_, row)| row.values.iter().map(|(name, _)| name.as_str()))
+    };
+    for (alias, row) in input {
+        let mut sources = descriptor.sources.iter();
+        let source = sources.find(|source| source.alias == *alias);
+        let is_query = source.is_some_and(|it| matches!(it.selection, Selection::Query(_)));
+        for (name, _) in &row.values {
+            // The only field of a source that a query finds is its `value`, whatever its name.
+            let is_value = is_query && fields(alias).all(|other| other == name);
+            let is_named = words.contains(&column_name(name).to_lowercase());
+            if is_value || is_named || declared.iter().any(|field| field.name == *name) {
+                continue;
+            }
+            let known = words.iter().map(String::as_str);
+            let known: Vec<&str> = known
+                .chain(declared.iter().map(|field| &*field.name))
+                .collect();
+            let hint = match nearest(name, &known) {
+                Some(near) => format!("did you mean {near}?"),
+                None => format!("if the stream has it, declare it: fields = [\"{name}:TYPE\"]"),
+            };
+            let message = format!(
+                "{}: no statement names the input's field {name:?}",
+                row.place
+            );
+            return Err(Failure::new(message)
+                .coded("expectation_invalid")
+                .hint(hint));
+        }
+    }
+    Ok(())
+}
+
+/// The words of the statements in lower case, among them all columns that they read. With a `*`, those of the output are
+/// read, too.
+fn words(descriptor: &Descriptor) -> BTreeSet<String> {
+    let statements = descriptor.statements.iter().map(|one| one.sql.as_str());
+    let of_sources = descriptor.sources.iter();
+    let of_sources = of_sources.filter_map(|source| source.sql.as_deref());
+    let keys = descriptor.sources.iter();
+    let keys = keys.filter_map(|source| Some(source.per.as_ref()?.column.as_str()));
+    let mut texts: Vec<&str> = statements.chain(of_sources).chain(keys).collect();
+    if texts.iter().any(|text| text.contains('*')) {
+        let fields = descriptor.output.schema.fields.iter();
+        texts.extend(fields.map(|field| field.name.as_str()));
+    }
+    let is_part = |c: char| c == '_' || c.is_alphanumeric();
+    let words = texts.iter().flat_map(|text| text.split(|c| !is_part(c)));
+    let words = words.filter(|word| !word.is_empty()).map(str::to_lowercase);
+    // A name in quotes may have any characters.
+    let quoted = texts
+        .iter()
+        .flat_map(|text| text.split(['"', '`', '[', ']']));
+    words.chain(quoted.map(str::to_lowercase)).collect()
 }
 
 /// The source of a row of input: the one it names, or the only one.
@@ -379,7 +452,7 @@ mod tests {
 
     fn descriptor() -> Descriptor {
         let text = "name = \"n\"\n[[source]]\nalias = \"air\"\nstream = \"s\"\n\
-            [output]\nsql = \"select 1.0 as mean, 'a' as word from air\"\n\
+            [output]\nsql = \"select 1.0 as mean, 'a' as word from air where x > at\"\n\
             [[output.field]]\nname = \"mean\"\ntype = \"double\"\n\
             [[output.field]]\nname = \"word\"\ntype = \"text\"\n";
         Descriptor::parse("n.toml", text).unwrap()
@@ -449,6 +522,10 @@ mod tests {
                 ":3: x: ",
             ),
             (
+                "[[test]]\noutput = []\ninput = [{ xx = 1 },\n  { x = 1 }]\n",
+                ":3: no statement names the input's field \"xx\"",
+            ),
+            (
                 "tolerance = -1.0\n[[test]]\noutput = []\ninput = []\n",
                 ":2: the tolerance is not zero or above",
             ),
@@ -456,6 +533,58 @@ mod tests {
             let error = parse("n.test.toml", text, &descriptor()).unwrap_err();
             assert!(error.message.contains(words), "{text}: {}", error.message);
         }
+    }
+
+    #[test]
+    fn a_misspelt_field_of_the_input_is_refused_with_the_nearest_name() {
+        let long = "name = \"n\"\n[[source]]\nalias = \"air\"\nstream = \"s\"\n[output]\n\
+            sql = \"select avg(Temperature) as mean, [door_state] from air\"\n\
+            [[output.field]]\nname = \"mean\"\ntype = \"double\"\n\
+            [[output.field]]\nname = \"door_state\"\ntype = \"text\"\n";
+        let long = Descriptor::parse("n.toml", long).unwrap();
+        let parsed = |rows: &str| {
+            let text = format!(
+                "fields = [\"humidity:double\"]\n[[test]]\noutput = []\ninput = [{rows}]\n"
+            );
+            parse("n.test.toml", &text, &long)
+        };
+        assert!(parsed("{ temperature = 1, \"door_state\" = \"shut\" }, { humidity = 2 }").is_ok());
+        for (rows, line, hint) in [
+            (
+                "{ temperature = 1 },\n{ temprature = 2 }",
+                5,
+                "did you mean temperature?",
+            ),
+            ("{ humdity = 2 }", 4, "did you mean humidity?"),
+            (
+                "{ wind = 2 }",
+                4,
+                "if the stream has it, declare it: fields = [\"wind:TYPE\"]",
+            ),
+        ] {
+            let error = parsed(rows).unwrap_err();
+            assert!(
+                error.message.starts_with(&format!("n.test.toml:{line}: ")),
+                "{}",
+                error.message
+            );
+            assert_eq!(error.hint.as_deref(), Some(hint));
+        }
+        // The only field that a query finds has any name.
+        let query = "query = { observed_property = \"urn:p\" }";
+        let found = "name = \"n\"\n[[source]]\nalias = \"air\"\nQUERY\n[output]\nsql = \"select value as v from air\"\n\
+            [[output.field]]\nname = \"v\"\ntype = \"double\"\n";
+        let found = Descriptor::parse("n.toml", &found.replace("QUERY", query)).unwrap();
+        let one = "[[test]]\noutput = []\ninput = [{ warmth = 1 }, { warmth = 2 }]\n";
+        assert!(parse("n.test.toml", one, &found).is_ok());
+        assert!(
+            parse(
+                "n.test.toml",
+                &one.replace("warmth = 2", "warmt = 2"),
+                &found
+            )
+            .is_err()
+        );
     }
 
     #[test]

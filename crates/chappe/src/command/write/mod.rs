@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use chappe_stream::lines::{Format, Splitter};
+use chappe_terminal::counted;
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -213,7 +214,8 @@ impl Writer {
             let seconds = self.started.elapsed().as_secs_f64();
             let Totals { stored, .. } = self.totals;
             let rate = stored as f64 / seconds;
-            output::progress(format_args!("{stored} elements stored, {rate:.0}/s"));
+            let stored = counted(stored, "element");
+            output::progress(format_args!("{stored} stored, {rate:.0}/s"));
         }
         Ok(())
     }
@@ -240,18 +242,18 @@ impl Writer {
                 "last": last,
             }));
         } else {
-            let mut text = format!("stored {stored} elements in {stream}");
+            let mut text = format!("stored {} in {stream}", counted(stored, "element"));
             if let Some(last) = last {
                 text.push_str(&format!(", the last at {last}"));
             }
             if duplicates > 0 {
-                text.push_str(&format!("; {duplicates} were stored already"));
+                text.push_str(&format!("; stored already: {duplicates}"));
             }
             output::line(text);
         }
         if self.printed > PRINTED_MAX {
             let more = self.printed - PRINTED_MAX;
-            output::note(format_args!("{more} more lines were refused"));
+            output::note(format_args!("and {} refused", counted(more, "more line")));
         }
         match refused {
             0 => Ok(()),

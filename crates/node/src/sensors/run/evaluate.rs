@@ -68,7 +68,32 @@ impl Running {
             self.compute(inputs, &mut events).await;
         }
         self.report_dropped();
+        self.forget_failure(&events);
         self.handle_events(events).await;
+    }
+
+    /// No longer shows a failed evaluation once a later one has succeeded. Of several statements another one may have
+    /// succeeded, so their failure is shown until the sensor is bound again.
+    fn forget_failure(&mut self, events: &[SensorEvent]) {
+        let Some(machine) = &self.machine else {
+            return;
+        };
+        let counters = machine.counters();
+        let evaluated = counters.evaluations.saturating_sub(counters.failures);
+        let before = std::mem::replace(&mut self.evaluated, evaluated);
+        let is_failure =
+            |event: &SensorEvent| matches!(event, SensorEvent::EvaluationFailed { .. });
+        if evaluated == before
+            || self.descriptor.statements.len() > 1
+            || events.iter().any(is_failure)
+        {
+            return;
+        }
+        self.app.sensors.update(&self.name, |sensor| {
+            if sensor.state == SensorState::Running && sensor.error != sensor.refused {
+                sensor.error = sensor.refused.clone();
+            }
+        });
     }
 
     /// Reports the elements that the machine did not use.
