@@ -16,9 +16,10 @@
 //! ]
 //! ```
 //!
-//! A row of input has fields that the descriptor's statements name, or that `fields` declares; another one is an error,
-//! since a misspelt field would be null. A row has its fields, and if wanted `at`, `key`, `quality` and, for a descriptor with several sources, `source`. An
-//! empty array is null. A field with one of these names is written in a table `values`.
+//! A row of input has fields that the statements of the descriptor name, or that `fields` declares. Another one is an
+//! error, since a misspelt field would be null. A row has its fields, and if wanted `at`, `key`, `quality` and, for a
+//! descriptor with several sources, `source`. An empty array is null. A field with one of these names is written in a
+//! table `values`.
 
 use std::collections::BTreeSet;
 
