@@ -291,6 +291,20 @@ impl Other {
         let sent = Command::new("kill").args([signal, &pid]).status();
         assert!(sent.unwrap().success());
     }
+
+    /// Stops it. A thread may run on for a moment after the signal was sent.
+    fn stop(&self) {
+        self.signal("-STOP");
+        let is_stopped = |thread: std::io::Result<std::fs::DirEntry>| {
+            let stat = std::fs::read_to_string(thread.unwrap().path().join("stat"));
+            // A thread that has ended meanwhile has no file.
+            stat.is_ok_and(|stat| stat.contains(") T "))
+        };
+        let threads = format!("/proc/{}/task", self.0.id());
+        while !std::fs::read_dir(&threads).unwrap().all(is_stopped) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 impl Drop for Other {
@@ -340,7 +354,7 @@ fn samples_that_a_reader_lacked_when_it_left_are_sent_again() {
     let mut progress = outlet.progress();
     let again = block_on(async {
         until(&|| matched() == 1).await;
-        other.signal("-STOP");
+        other.stop();
         let lacking = async {
             until(&|| here.status().writers[0].unacknowledged == COUNT).await;
             drop(other);
@@ -387,7 +401,7 @@ fn a_stalled_reader_does_not_delay_the_others() {
                 assert!(number > newest, "{number} arrived after {newest}");
                 (came, newest) = (came + 1, number);
                 if came == 10 {
-                    other.signal("-STOP");
+                    other.stop();
                 }
             }
         };

@@ -244,9 +244,12 @@ fn kills_lose_nothing_and_double_nothing() {
             })
         })
         .collect();
-    for round in 0..20 {
+    for round in 0..20_u64 {
         // The clients work between two faults; whatever they reached is judged.
         std::thread::sleep(Duration::from_millis(100));
+        // On a busy machine they reach less.
+        let stored = || seen.lock().unwrap().stored.len() as u64;
+        until("some are stored", || stored() > 3 * round);
         if round % 5 == 4 {
             cluster.kill();
             // They meet a server that is away.
