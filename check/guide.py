@@ -24,7 +24,7 @@ Marks: an HTML comment before a block, or before the title for the whole page; s
     addresses: 192.0.2.7    of the page: addresses of an interface in the page's network; needs root
     repeat                  its commands are repeated until the output is as shown, for at most 60 s
     exit: 1                 its last command ends with this code
-    numbers vary            numbers in the output are not compared
+    numbers vary            numbers in the output are not compared, nor the plural of what they count
     any order               the lines of the output may be in any order
 
 What is compared: lines without differences in blanks, runs of dashes, times, durations and sizes, IPv4 addresses and ports,
@@ -164,6 +164,8 @@ def normal(line: str, numbers_vary: bool) -> str:
         line = re.sub(pattern, name, line)
     if numbers_vary:
         line = re.sub(NUMBER, "NUMBER", line)
+        # One of something has no plural.
+        line = re.sub(r"(?<=NUMBER )([a-z]+?)s\b", r"\1", line)
     return line.strip()
 
 
