@@ -51,7 +51,7 @@ def main():
         return
     tests = failed(lines)
     if not tests or len(tests) > REPEATED_MAX:
-        sys.exit(f"{'it' if tests is None else len(tests)} failed")
+        sys.exit(f"{len(tests)} tests failed, too many to repeat" if tests else "more than a test failed")
     for test in tests:
         print(f"\n== repeated: {test[-1]}")
         succeeded, lines = run(test)

@@ -70,10 +70,10 @@ class Started:
     """A program that ends with the block."""
 
     def __init__(self, *command, **more):
-        self.command, self.more = [str(word) for word in command], more
+        self.command, self.more = [str(word) for word in command], {"stderr": subprocess.DEVNULL, **more}
 
     def __enter__(self):
-        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **self.more)
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, **self.more)
         return self.process
 
     def __exit__(self, *_):
@@ -115,9 +115,11 @@ class Chappe:
     def idle(self, place):
         (place / "node.toml").write_text(
             f'data_directory = "{place}/data"\n[http]\nlisten = "127.0.0.1:0"\n[discovery]\nenabled = false\n')
-        with Started(self.program(place), "serve", place / "node.toml", "--json") as process:
+        said = place / "said"
+        with said.open("w") as errors, \
+                Started(self.program(place), "serve", place / "node.toml", "--json", stderr=errors) as process:
             if not any(json.loads(line)["event"] == "ready" for line in process.stdout):
-                raise RuntimeError("the node ended before it was ready")
+                raise RuntimeError(f"the node ended before it was ready: {said.read_text()}")
             time.sleep(3)  # reason: what a start needs has been given back
             return resident_mb(process)
 

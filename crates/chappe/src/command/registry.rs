@@ -421,7 +421,7 @@ async fn import(flags: RegistryImport, json: bool) -> Outcome {
     output::line(format_args!("imported {entities}"));
     if count("left_out") > 0 {
         output::note(format_args!(
-            "left out, because nodes publish them: {} of nodes",
+            "left out: {}, which nodes publish",
             counted(count("left_out"), "entity")
         ));
     }

@@ -80,15 +80,16 @@ impl Running {
         };
         let counters = machine.counters();
         let evaluated = counters.evaluations.saturating_sub(counters.failures);
-        let before = std::mem::replace(&mut self.evaluated, evaluated);
         let is_failure =
             |event: &SensorEvent| matches!(event, SensorEvent::EvaluationFailed { .. });
-        if evaluated == before
-            || self.descriptor.statements.len() > 1
-            || events.iter().any(is_failure)
-        {
+        if events.iter().any(is_failure) {
+            self.failed_after = Some(evaluated);
+        }
+        let has_succeeded = self.failed_after.is_some_and(|before| evaluated > before);
+        if !has_succeeded || self.descriptor.statements.len() > 1 {
             return;
         }
+        self.failed_after = None;
         self.app.sensors.update(&self.name, |sensor| {
             if sensor.state == SensorState::Running && sensor.error != sensor.refused {
                 sensor.error = sensor.refused.clone();

@@ -115,7 +115,7 @@ pub(super) async fn run(
         machine: Some(continued(machine, &entry).await),
         slow_evaluations: 0,
         dropped: Dropped::default(),
-        evaluated: 0,
+        failed_after: None,
         dead_letters: letters.clone(),
         offered: VecDeque::new(),
         followers: BTreeMap::new(),

@@ -37,8 +37,8 @@ pub(super) struct Running {
     pub(super) slow_evaluations: u32,
     /// The reported counts of unused elements.
     pub(super) dropped: Dropped,
-    /// Evaluations that succeeded, as the machine counts them.
-    pub(super) evaluated: u64,
+    /// The evaluations that had succeeded when one failed, while that failure is shown.
+    pub(super) failed_after: Option<u64>,
     /// The stream of refused elements, if a source wants it.
     pub(super) dead_letters: Option<Arc<Entry>>,
     /// Whether it reads elements before they are durable. False at level `memory`, where outputs
