@@ -8,6 +8,7 @@
 4. Forty devices leave at once while each sync takes 500 ms: a device that arrives then does not wait for them.
 """
 
+import itertools
 import json
 import os
 import pathlib
@@ -17,7 +18,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from network import Cable, Process, expect, main, until  # noqa: E402
+from network import Cable, Process, expect, expect_figure, main, until  # noqa: E402
 
 METRICS = 500
 DEVICES = 40
@@ -82,7 +83,6 @@ def probe(cable: Cable, name: str, *arguments: str) -> Process:
 
 
 def attached(cable: Cable, chappe: str) -> None:
-    started, address = node(cable, chappe, "attaching", 20)
     events = "".join(f"""
 [[event]]
 name = "Reading{number}"
@@ -92,17 +92,23 @@ recording = "one.csv"
 name = "value"
 type = "double"
 """ for number in range(METRICS))
-    answers = probe(cable, "answers", "answers", address, str(METRICS))
-    answers.wait_line("asking", 10)
-    many = device(cable, chappe, "many", 1, events)
-    _, line = answers.wait_line("{", 60)
-    result = json.loads(line)
-    print(f"   {json.dumps(result)}")
-    expect(result["p99_ms"] <= ANSWER_MS_MAX,
-           f"until {METRICS} streams can be used, {result['answers']} answers took {result['p99_ms']:.1f} ms at p99, "
-           f"{result['max_ms']:.1f} ms at most, within {result['seconds']:.2f} s")
-    expect(started.stop() == 0, "the node ends with 0")
-    many.stop()
+    attempts = itertools.count(1)
+
+    def measure() -> tuple[bool, str]:
+        attempt = next(attempts)
+        started, address = node(cable, chappe, f"attaching-{attempt}", 20)
+        answers = probe(cable, "answers", "answers", address, str(METRICS))
+        answers.wait_line("asking", 10)
+        many = device(cable, chappe, f"many-{attempt}", 1, events)
+        _, line = answers.wait_line("{", 60)
+        result = json.loads(line)
+        print(f"   {json.dumps(result)}")
+        expect(started.stop() == 0, "the node ends with 0")
+        many.stop()
+        return result["p99_ms"] <= ANSWER_MS_MAX, (
+            f"until {METRICS} streams can be used, {result['answers']} answers took {result['p99_ms']:.1f} ms at p99, "
+            f"{result['max_ms']:.1f} ms at most, within {result['seconds']:.2f} s")
+    expect_figure(measure)
 
 
 WAVE = f"""
@@ -126,15 +132,18 @@ def followed(cable: Cable, chappe: str) -> None:
     streams = f"{address}/api/v1/streams"
     until(60, f"{DEVICES} streams with elements", lambda: sum(
         1 for stream in get(cable, streams)["streams"] if stream["last"]) >= DEVICES)
-    behind = probe(cable, "behind", "behind", address, "10")
-    _, line = behind.wait_line("{", 60)
-    result = json.loads(line)
-    print(f"   {json.dumps(result)}")
-    expect(result["p99_ms"] <= BEHIND_MS_MAX and result["max_ms"] <= STALL_MS_MAX,
-           f"{result['streams']} streams were {result['p99_ms']:.0f} ms behind at p99, {result['max_ms']:.0f} ms at most, "
-           f"{result['median_ms']:.0f} ms in the middle, with syncs of 30 ms")
-    expect(result["rate_min"] >= 0.9 * 1000 / PERIOD_MS, f"each stream stored {result['rate_min']:.1f} stretches a "
-           f"second at least")
+
+    def measure() -> tuple[bool, str]:
+        behind = probe(cable, "behind", "behind", address, "10")
+        _, line = behind.wait_line("{", 60)
+        result = json.loads(line)
+        print(f"   {json.dumps(result)}")
+        rate, period_s = result["rate_min"], PERIOD_MS / 1000
+        return result["p99_ms"] <= BEHIND_MS_MAX and result["max_ms"] <= STALL_MS_MAX and rate >= 0.9 / period_s, (
+            f"{result['streams']} streams were {result['p99_ms']:.0f} ms behind at p99, {result['max_ms']:.0f} ms at "
+            f"most, {result['median_ms']:.0f} ms in the middle, with syncs of 30 ms; each stored {rate:.1f} stretches "
+            f"a second at least")
+    expect_figure(measure)
     expect(started.stop() == 0, "the node drains and ends with 0")
     for one in devices:
         one.stop()

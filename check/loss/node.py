@@ -207,16 +207,20 @@ def slow_sync(chappe: str, work: pathlib.Path) -> None:
     link = {"name": "ward-3", "address": "http://127.0.0.1:9", "kind": "http_pull", "streams": ["ecg.*"]}
     change = urllib.request.Request(f"{life.address}/api/v1/links", json.dumps(link).encode(), {
         "Authorization": f"Bearer {token}", "Content-Type": "application/json"})
-    begun, slowest = time.monotonic(), 0.0
+    begun, answers = time.monotonic(), []
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         made = pool.submit(lambda: urllib.request.urlopen(change, timeout=30).status)
         while not made.done():
             asked = time.monotonic()
             life.get("/api/v1/streams")
-            slowest = max(slowest, time.monotonic() - asked)
+            answers.append(time.monotonic() - asked)
     took = time.monotonic() - begun
-    expect(made.result() == 201 and took > 2.5 and slowest < 1,
-           f"while a link takes {took:.1f} s to be kept, other answers take {slowest * 1e3:.0f} ms at most")
+    answers.sort()
+    p99 = answers[len(answers) * 99 // 100]
+    # An answer that waits for the sync would be one of few, and take seconds.
+    expect(made.result() == 201 and took > 2.5 and p99 < 1 and answers[-1] < 2.5,
+           f"while a link takes {took:.1f} s to be kept, {len(answers)} other answers take {p99 * 1e3:.0f} ms at p99, "
+           f"{answers[-1] * 1e3:.0f} ms at most")
     tracer.terminate()
     tracer.wait(60)
     life.stop()
