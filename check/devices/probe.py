@@ -2,6 +2,7 @@
 
 answers ADDRESS STREAMS: the durations of answers until usable devices have that many streams. A request is due
 every 5 ms even if the previous one is not answered, so that a stall counts for as long as it lasts.
+Before that, the same for two seconds, while there is no device.
 behind ADDRESS SECONDS: how far the newest stored element of each stream lags behind the clock.
 """
 
@@ -14,6 +15,7 @@ import time
 import urllib.parse
 
 EVERY_S = 0.005
+BEFORE_S = 2
 
 
 def connection(address: str) -> http.client.HTTPConnection:
@@ -48,18 +50,26 @@ def answers(address: str, streams: int) -> dict:
         attached.set()
 
     client = connection(address)
-    ask(client, "/api/v1/node")
+    took, began = [], time.monotonic()
+
+    def ask_until(done) -> None:
+        due = time.monotonic()
+        while not done():
+            time.sleep(max(0.0, due - time.monotonic()))
+            ask(client, "/api/v1/node")
+            took.append((time.monotonic() - due) * 1000)
+            due += EVERY_S
+
+    ask_until(lambda: time.monotonic() - began >= BEFORE_S)
+    before = part(sorted(took), 0.99)
+    took.clear()
     print("asking", flush=True)
     threading.Thread(target=look, daemon=True).start()
-    took, began = [], time.monotonic()
-    due = began
-    while not attached.is_set():
-        time.sleep(max(0.0, due - time.monotonic()))
-        ask(client, "/api/v1/node")
-        took.append((time.monotonic() - due) * 1000)
-        due += EVERY_S
+    began = time.monotonic()
+    ask_until(attached.is_set)
     took.sort()
-    return {"answers": len(took), "p99_ms": part(took, 0.99), "max_ms": took[-1], "seconds": time.monotonic() - began}
+    return {"answers": len(took), "p99_ms": part(took, 0.99), "max_ms": took[-1], "seconds": time.monotonic() - began,
+            "before_p99_ms": before}
 
 
 def behind(address: str, seconds: float) -> dict:

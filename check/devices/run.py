@@ -1,13 +1,15 @@
-"""Devices at a node whose disk is slow: strace delays every sync of the log.
+"""Devices at a node whose disk is slow: strace delays every sync of the log, which is in memory, so that the disk of
+this machine adds nothing.
 
 1. A device with 500 events is attached while each sync takes 20 ms: the node keeps answering HTTP.
 2. Forty devices send a waveform block every 25 ms while each sync takes 30 ms: storage never lags far
    behind.
-3. The disk is full for a while as a device sends, and again while the node ends: the stored elements are a
+3. Forty devices leave at once while each sync takes 500 ms: a device that arrives then does not wait for them.
+4. The disk is full for a while as a device sends, and again while the node ends: the stored elements are a
    contiguous run of those sent, in order, none lost or duplicated.
-4. Forty devices leave at once while each sync takes 500 ms: a device that arrives then does not wait for them.
 """
 
+import contextlib
 import itertools
 import json
 import os
@@ -29,9 +31,12 @@ STALL_MS_MAX = 1000
 # One after another, forty devices take 40 s to leave.
 LATER_S_MAX = 5
 ANSWER_MS_MAX = 20
+# On a busy machine, so many times as long as before the device is there.
+ANSWER_TIMES_MAX = 10
 # Rows of a recording, which a device sends again and again.
 ROWS = 100
-# The node's file system in the third part.
+# The file system of all nodes, and the one of the node in the fourth part.
+ALL_BYTES = 1 << 30
 DISK_BYTES = 48 << 20
 PROBE = str(pathlib.Path(__file__).resolve().parent / "probe.py")
 
@@ -96,7 +101,7 @@ type = "double"
 
     def measure() -> tuple[bool, str]:
         attempt = next(attempts)
-        started, address = node(cable, chappe, f"attaching-{attempt}", 20)
+        started, address = node(cable, chappe, f"attaching/{attempt}", 20)
         answers = probe(cable, "answers", "answers", address, str(METRICS))
         answers.wait_line("asking", 10)
         many = device(cable, chappe, f"many-{attempt}", 1, events)
@@ -105,9 +110,10 @@ type = "double"
         print(f"   {json.dumps(result)}")
         expect(started.stop() == 0, "the node ends with 0")
         many.stop()
-        return result["p99_ms"] <= ANSWER_MS_MAX, (
+        return result["p99_ms"] <= max(ANSWER_MS_MAX, ANSWER_TIMES_MAX * result["before_p99_ms"]), (
             f"until {METRICS} streams can be used, {result['answers']} answers took {result['p99_ms']:.1f} ms at p99, "
-            f"{result['max_ms']:.1f} ms at most, within {result['seconds']:.2f} s")
+            f"{result['max_ms']:.1f} ms at most, within {result['seconds']:.2f} s; {result['before_p99_ms']:.1f} ms at p99 "
+            "before")
     expect_figure(measure)
 
 
@@ -164,16 +170,23 @@ def is_run(numbers: list[int]) -> bool:
     return all(later == (earlier + 1) % ROWS for earlier, later in zip(numbers, numbers[1:]))
 
 
-def full_in_between(cable: Cable, chappe: str) -> None:
-    data = cable.work / "full" / "data"
-    data.mkdir(parents=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=700", "chappe-check", str(data)], check=True)
+@contextlib.contextmanager
+def disk(cable: Cable, folder: pathlib.Path, size: int):
+    """A file system in memory, for as long as the processes of the check run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "chappe-check", str(folder)], check=True)
     try:
-        fill_and_free(cable, chappe, data)
+        yield
     finally:
         for process in cable.processes:
             process.stop()
-        subprocess.run(["umount", str(data)], check=True)
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def full_in_between(cable: Cable, chappe: str) -> None:
+    data = cable.work / "full" / "data"
+    with disk(cable, data, DISK_BYTES):
+        fill_and_free(cable, chappe, data)
 
 
 def fill_and_free(cable: Cable, chappe: str, data: pathlib.Path) -> None:
@@ -244,10 +257,10 @@ def left(cable: Cable, chappe: str) -> None:
 
 
 def check(cable: Cable, chappe: str) -> None:
-    attached(cable, chappe)
-    followed(cable, chappe)
+    for name, part in (("attaching", attached), ("following", followed), ("leaving", left)):
+        with disk(cable, cable.work / name, ALL_BYTES):
+            part(cable, chappe)
     full_in_between(cable, chappe)
-    left(cable, chappe)
 
 
 if __name__ == "__main__":
