@@ -325,8 +325,16 @@ impl NewFile {
 }
 
 impl Write for NewFile {
+    /// A closed standard output silently ends the program, as in [`line`](fn@line).
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file().write(bytes)?;
+        let written = match self.file().write(bytes) {
+            Err(error)
+                if error.kind() == io::ErrorKind::BrokenPipe && is_standard_output(&self.path) =>
+            {
+                end(0)
+            }
+            written => written?,
+        };
         self.bytes += written as u64;
         Ok(written)
     }

@@ -169,13 +169,15 @@ async fn dead_sinks_cost_the_others_no_event() {
     for event in 0..20 {
         host.notify(REPORT, report(event)).await.unwrap();
     }
+    // On a slow machine they may have been found silent before the last event.
+    let were_listed = host.state().borrow().tree.sinks == 8;
     for (_, subscription) in &mut sinks {
         assert_eq!(events(subscription, 20).await, (0..20).collect());
     }
     // They are removed from the list, and their subscriptions end.
     state(&host, "off the list", |state| state.tree.sinks <= 5).await;
     let after = state(&host, "ended", |state| state.subscriptions == 5).await;
-    assert!(after.tree.missed > 0, "{after:?}");
+    assert!(after.tree.missed > 0 || !were_listed, "{after:?}");
     host.stop().await;
 }
 

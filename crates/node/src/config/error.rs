@@ -19,20 +19,29 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.location)?;
-        if let Some(line) = self.line {
-            write!(f, ":{line}")?;
-        }
-        f.write_str(": ")?;
-        if let Some(key) = &self.key {
-            write!(f, "{key}: ")?;
-        }
-        f.write_str(&self.message)?;
+        f.write_str(&in_place(
+            &self.location,
+            self.line,
+            self.key.as_deref(),
+            &self.message,
+        ))?;
         match &self.hint {
             Some(hint) => write!(f, "\nhint: {hint}"),
             None => Ok(()),
         }
     }
+}
+
+/// A fault with the place where it is: `node.toml:3: http.listen: MESSAGE`.
+pub(crate) fn in_place(
+    location: &str,
+    line: Option<usize>,
+    key: Option<&str>,
+    message: &str,
+) -> String {
+    let line = line.map_or(String::new(), |line| format!(":{line}"));
+    let key = key.map_or(String::new(), |key| format!("{key}: "));
+    format!("{location}{line}: {key}{message}")
 }
 
 /// An invalid configuration, with all its faults in the order of the file.

@@ -6,7 +6,7 @@ use chappe_stream::{Descriptor, Selection, StreamQuery};
 
 use super::{HopState, Path};
 use crate::catalogue::Entry;
-use crate::config::nearest;
+use crate::config::{in_place, nearest};
 use crate::sensors::{Sensor, SensorError, SensorState};
 
 impl Path<'_> {
@@ -212,10 +212,6 @@ impl Path<'_> {
 
 /// The fault of a sensor's file, with its place.
 fn in_file(sensor: &Sensor, error: &SensorError) -> String {
-    let line = error.line.map_or(String::new(), |line| format!(":{line}"));
-    let key = error
-        .key
-        .as_ref()
-        .map_or(String::new(), |key| format!("{key}: "));
-    format!("{}{line}: {key}{}", sensor.file, error.message)
+    let key = error.key.as_deref();
+    in_place(&sensor.file, error.line, key, &error.message)
 }

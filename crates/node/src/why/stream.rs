@@ -8,6 +8,7 @@ use super::{HopState, Path};
 use crate::catalogue::Entry;
 use crate::clock::now;
 use crate::completeness::{self, Reader};
+use crate::config::in_place;
 use crate::links::link_name;
 use crate::wrappers::{FileFault, PeerState, PeerStatus, wrapper_name};
 
@@ -221,13 +222,11 @@ pub(super) fn fault(peer: &PeerStatus) -> Option<(String, String)> {
 
 /// That the file of a wrapper or an exporter was changed, and is invalid since.
 pub(super) fn earlier_version(peer: &PeerStatus, error: &FileFault) -> String {
-    let line = error.line.map_or(String::new(), |line| format!(":{line}"));
-    let key = error
-        .key
-        .as_ref()
-        .map_or(String::new(), |key| format!("{key}: "));
-    let (file, message) = (&peer.file, &error.message);
-    format!("the version before the last change runs; {file}{line}: {key}{message}")
+    let FileFault {
+        line, key, message, ..
+    } = error;
+    let fault = in_place(&peer.file, *line, key.as_deref(), message);
+    format!("the version before the last change runs; {fault}")
 }
 
 #[cfg(test)]
