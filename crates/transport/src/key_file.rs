@@ -107,20 +107,24 @@ pub(crate) fn read_text(path: &Path) -> Result<Option<String>, Error> {
     let Some(file) = open_private(path)? else {
         return Ok(None);
     };
-    let mut text = String::new();
-    let read = file.take(KEY_FILE_BYTES_MAX).read_to_string(&mut text);
-    read.map_err(|source| Error::Io {
+    let text = whole(file, KEY_FILE_BYTES_MAX).and_then(|bytes| {
+        String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    });
+    text.map(Some).map_err(|source| Error::Io {
         path: path.to_owned(),
         source,
-    })?;
-    Ok(Some(text))
+    })
 }
 
-/// Reads a file of limited length. A longer one is refused rather than cut: of revocation lists, the rest may name a
-/// certificate.
+/// Reads a file of limited length.
 pub(crate) fn read_within(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    whole(File::open(path)?, bytes_max)
+}
+
+/// Reads a file. A longer one is refused rather than cut: of revocation lists, the rest may name a certificate.
+fn whole(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let mut file = File::open(path)?.take(bytes_max.saturating_add(1));
+    let mut file = file.take(bytes_max.saturating_add(1));
     if file.read_to_end(&mut bytes)? as u64 > bytes_max {
         let text = format!("it is longer than the limit of {bytes_max} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
@@ -237,6 +241,21 @@ mod tests {
             assert!(matches!(error, Error::Mode { .. }), "{error}");
             assert!(error.hint().unwrap().starts_with("chmod 600"));
         }
+    }
+
+    #[test]
+    fn a_file_that_is_too_long_is_refused_and_not_cut() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key.pem");
+        let filled = "a".repeat(KEY_FILE_BYTES_MAX as usize);
+        std::fs::write(&path, &filled).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(read_text(&path).unwrap().unwrap(), filled);
+        std::fs::write(&path, filled + "a").unwrap();
+        let Err(Error::Io { source, .. }) = read_text(&path) else {
+            panic!("a longer file was read");
+        };
+        assert_eq!(source.kind(), io::ErrorKind::FileTooLarge);
     }
 
     #[test]
