@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use serde::Serialize;
+use utoipa::ToSchema;
+
 /// One fault of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -32,13 +35,39 @@ impl fmt::Display for Problem {
     }
 }
 
+/// Why a virtual sensor, wrapper or exporter does not run as its file says.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
+pub(crate) struct Fault {
+    /// The fault.
+    pub(crate) message: String,
+    /// The line in the file, if the file is at fault.
+    pub(crate) line: Option<usize>,
+    /// The key in the file.
+    pub(crate) key: Option<String>,
+    /// How to repair it.
+    pub(crate) hint: Option<String>,
+}
+
+impl Fault {
+    /// The fault with its place in the file.
+    pub(crate) fn in_file(&self, file: &str) -> String {
+        in_place(file, self.line, self.key.as_deref(), &self.message)
+    }
+}
+
+impl From<Problem> for Fault {
+    fn from(problem: Problem) -> Self {
+        Self {
+            message: problem.message,
+            line: problem.line,
+            key: problem.key,
+            hint: problem.hint,
+        }
+    }
+}
+
 /// A fault with the place where it is: `node.toml:3: http.listen: MESSAGE`.
-pub(crate) fn in_place(
-    location: &str,
-    line: Option<usize>,
-    key: Option<&str>,
-    message: &str,
-) -> String {
+fn in_place(location: &str, line: Option<usize>, key: Option<&str>, message: &str) -> String {
     let line = line.map_or(String::new(), |line| format!(":{line}"));
     let key = key.map_or(String::new(), |key| format!("{key}: "));
     format!("{location}{line}: {key}{message}")

@@ -39,7 +39,7 @@ pub use devices::{DevicePattern, DeviceRules, DeviceTls, ScopeRule};
 pub use discovery_proxy::DiscoveryProxy;
 pub use kad::Kad;
 
-pub(crate) use error::in_place;
+pub(crate) use error::Fault;
 pub use error::{ConfigError, Problem, nearest};
 pub use layers::{Flag, Layers, Loaded, Origin, Setting, load};
 pub use mail::{Mail, MailEncryption};

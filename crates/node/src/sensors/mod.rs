@@ -27,9 +27,9 @@ pub use columns::NotChecked;
 pub(crate) use commands::store as store_call;
 pub use files::{Checked, check};
 pub(crate) use preview::{Preview, PreviewError, begin as begin_preview, preview};
-pub(crate) use table::{Sensor, SensorError, SensorState, Sensors};
+pub(crate) use table::{Sensor, SensorState, Sensors};
 
-use crate::config::Problem;
+use crate::config::{Fault, Problem};
 use crate::notices::NoticeKind;
 use crate::reload::{self, Described, FileError};
 use crate::shared::{App, Shared};
@@ -100,12 +100,7 @@ impl Described for SensorFiles {
     }
 
     fn refuse(app: &App, name: &str, path: &Path, problem: Problem, is_running: bool) {
-        let error = SensorError {
-            message: problem.message,
-            line: problem.line,
-            key: problem.key,
-            hint: problem.hint,
-        };
+        let error = Fault::from(problem);
         if is_running {
             app.sensors.update(name, |sensor| {
                 sensor.refused = Some(error.clone());

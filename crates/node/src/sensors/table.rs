@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 
 use super::command_view::CommandView;
 use crate::catalogue::Names;
+use crate::config::Fault;
 use crate::view::FieldView;
 
 /// A virtual sensor.
@@ -23,10 +24,10 @@ pub(crate) struct Sensor {
     /// Its state.
     pub(crate) state: SensorState,
     /// Its error, when it failed.
-    pub(crate) error: Option<SensorError>,
+    pub(crate) error: Option<Fault>,
     /// The fault of the present file, while what it described before runs.
     #[serde(skip)]
-    pub(crate) refused: Option<SensorError>,
+    pub(crate) refused: Option<Fault>,
     /// Its statement.
     pub(crate) sql: String,
     /// The plan of the statement: `compiled`, or `SQLite` with the reason; null before it is bound.
@@ -90,19 +91,6 @@ impl SensorState {
         (Self::Waiting, "waiting"),
         (Self::Failed, "failed"),
     ];
-}
-
-/// The error of a virtual sensor.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
-pub(crate) struct SensorError {
-    /// The error.
-    pub(crate) message: String,
-    /// The line in its file.
-    pub(crate) line: Option<usize>,
-    /// The key in its file.
-    pub(crate) key: Option<String>,
-    /// How to repair it.
-    pub(crate) hint: Option<String>,
 }
 
 /// A source of a virtual sensor.

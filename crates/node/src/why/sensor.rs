@@ -4,10 +4,11 @@ use chappe_registry::Principal;
 use chappe_stream::descriptor::Source as Described;
 use chappe_stream::{Descriptor, Selection, StreamQuery};
 
+use super::stream::earlier_version;
 use super::{HopState, Path};
 use crate::catalogue::Entry;
-use crate::config::{in_place, nearest};
-use crate::sensors::{Sensor, SensorError, SensorState};
+use crate::config::nearest;
+use crate::sensors::{Sensor, SensorState};
 
 impl Path<'_> {
     /// A sensor with its sources and its output.
@@ -26,12 +27,11 @@ impl Path<'_> {
         let name = sensor.name.as_str();
         if sensor.state == SensorState::Failed {
             let error = sensor.error.clone().unwrap_or_default();
-            let detail = in_file(sensor, &error);
+            let detail = error.in_file(&sensor.file);
             return self.add("sensor", name, HopState::Blocked, detail, error.hint);
         }
         if let Some(error) = &sensor.refused {
-            let fault = in_file(sensor, error);
-            let detail = format!("the version before the last change runs; {fault}");
+            let detail = earlier_version(&sensor.file, error);
             let hint = error.hint.clone();
             self.add("sensor", name, HopState::Degraded, detail, hint);
         }
@@ -208,10 +208,4 @@ impl Path<'_> {
         };
         (text, Some(hint))
     }
-}
-
-/// The fault of a sensor's file, with its place.
-fn in_file(sensor: &Sensor, error: &SensorError) -> String {
-    let key = error.key.as_deref();
-    in_place(&sensor.file, error.line, key, &error.message)
 }

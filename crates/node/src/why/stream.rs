@@ -8,9 +8,9 @@ use super::{HopState, Path};
 use crate::catalogue::Entry;
 use crate::clock::now;
 use crate::completeness::{self, Reader};
-use crate::config::in_place;
+use crate::config::Fault;
 use crate::links::link_name;
-use crate::wrappers::{FileFault, PeerState, PeerStatus, wrapper_name};
+use crate::wrappers::{PeerState, PeerStatus, wrapper_name};
 
 /// Losses of the last day count; older ones are history.
 const RECENT: Duration = Duration::from_secs(86_400);
@@ -209,7 +209,7 @@ pub(super) fn fault(peer: &PeerStatus) -> Option<(String, String)> {
             Some((error.message, error.hint.unwrap_or_else(show)))
         }
         (_, Some(error)) => Some((
-            earlier_version(peer, error),
+            earlier_version(&peer.file, error),
             error.hint.clone().unwrap_or_else(show),
         )),
         (PeerState::Trouble, None) => {
@@ -220,13 +220,12 @@ pub(super) fn fault(peer: &PeerStatus) -> Option<(String, String)> {
     }
 }
 
-/// That the file of a wrapper or an exporter was changed, and is invalid since.
-pub(super) fn earlier_version(peer: &PeerStatus, error: &FileFault) -> String {
-    let FileFault {
-        line, key, message, ..
-    } = error;
-    let fault = in_place(&peer.file, *line, key.as_deref(), message);
-    format!("the version before the last change runs; {fault}")
+/// That a file was changed, and is invalid since.
+pub(super) fn earlier_version(file: &str, error: &Fault) -> String {
+    format!(
+        "the version before the last change runs; {}",
+        error.in_file(file)
+    )
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ impl Path<'_> {
         }
         let is_failed = peer.state == PeerState::Failed;
         if let Some(error) = peer.error.as_ref().filter(|_| !is_failed) {
-            let (detail, hint) = (earlier_version(peer, error), error.hint.clone());
+            let (detail, hint) = (earlier_version(&peer.file, error), error.hint.clone());
             self.add("wrapper", name, HopState::Degraded, detail, hint);
         }
         if peer.dead_letters > 0 {

@@ -35,11 +35,11 @@ pub(crate) use key::{wrapper_key, wrapper_name};
 pub(crate) use letters::{LetterError, discard, resend, shown};
 pub(crate) use shared_letters::SharedLetters;
 pub(crate) use table::{
-    Call, Exporter, ExporterHandle, Exporters, FileFault, Handle, InboxError, PeerState,
-    PeerStatus, Row, Table, Wrapper, WrapperHandle, Wrappers,
+    Call, Exporter, ExporterHandle, Exporters, Handle, InboxError, PeerState, PeerStatus, Row,
+    Table, Wrapper, WrapperHandle, Wrappers,
 };
 
-use crate::config::Problem;
+use crate::config::{Fault, Problem};
 use crate::notices::NoticeKind;
 use crate::reload::{self, Described, FileError};
 use crate::shared::{App, Shared};
@@ -333,12 +333,7 @@ fn refuse<R: Row, H: Handle>(
     problem: Problem,
     is_running: bool,
 ) {
-    let error = FileFault {
-        message: problem.message,
-        line: problem.line,
-        key: problem.key,
-        hint: problem.hint,
-    };
+    let error = Fault::from(problem);
     match is_running {
         true => table.update(name, |row| row.peer_mut().error = Some(error)),
         false => table.insert(R::from(PeerStatus {

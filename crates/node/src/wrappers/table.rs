@@ -11,6 +11,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use utoipa::ToSchema;
 
 use super::SharedLetters;
+use crate::config::Fault;
 
 /// Messages of clients that wait for a wrapper; reason: with the largest body they are some megabytes.
 const INBOX_MAX: usize = 64;
@@ -40,19 +41,6 @@ impl PeerState {
     ];
 }
 
-/// The fault of a file.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
-pub(crate) struct FileFault {
-    /// The fault.
-    pub(crate) message: String,
-    /// The line in the file.
-    pub(crate) line: Option<usize>,
-    /// The key in the file.
-    pub(crate) key: Option<String>,
-    /// How to repair it.
-    pub(crate) hint: Option<String>,
-}
-
 /// What wrappers and exporters have in common.
 #[derive(Debug, Clone, Default, Serialize, ToSchema)]
 pub(crate) struct PeerStatus {
@@ -71,7 +59,7 @@ pub(crate) struct PeerStatus {
     /// How to repair that.
     pub(crate) hint: Option<String>,
     /// The fault of its file; an earlier version may run.
-    pub(crate) error: Option<FileFault>,
+    pub(crate) error: Option<Fault>,
     /// Elements stored or exported since it started.
     pub(crate) elements: u64,
     /// Dead letters that are kept.

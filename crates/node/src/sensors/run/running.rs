@@ -12,9 +12,10 @@ use chappe_stream::{
 use chappe_transport::Hop;
 
 use crate::catalogue::Entry;
+use crate::config::Fault;
 use crate::sensors::dropped::Dropped;
 use crate::sensors::progress::Progress;
-use crate::sensors::table::{Event, SensorError, SensorState};
+use crate::sensors::table::{Event, SensorState};
 use crate::shared::App;
 
 pub(super) type SensorMachineInput = Input<SensorInput, SensorCommand>;
@@ -79,9 +80,9 @@ impl Running {
     }
 
     pub(super) fn set_state(&self, state: SensorState, message: Option<String>) {
-        let error = message.map(|message| SensorError {
+        let error = message.map(|message| Fault {
             message,
-            ..SensorError::default()
+            ..Fault::default()
         });
         self.app.sensors.update(&self.name, |sensor| {
             sensor.state = state;
@@ -97,10 +98,10 @@ pub(super) fn fail(app: &App, name: &str, message: String) {
 pub(super) fn fail_with(app: &App, name: &str, message: String, hint: Option<String>) {
     app.sensors.update(name, |sensor| {
         sensor.state = SensorState::Failed;
-        sensor.error = Some(SensorError {
+        sensor.error = Some(Fault {
             message,
             hint,
-            ..SensorError::default()
+            ..Fault::default()
         });
     });
 }
