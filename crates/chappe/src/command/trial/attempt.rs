@@ -58,12 +58,12 @@ fn streams(descriptor: &Descriptor, flags: &Try) -> Result<Vec<TrialStream>, Fai
             result = network::interrupted() => result.and(Err(Failure::negative())),
         }
     })
-    .map_err(
-        |failure| match failure.message.starts_with("no node answers") {
-            true => failure.hint("start one: chappe up; or use --data DIR or --input FILE.csv"),
-            false => failure,
-        },
-    )?;
+    .map_err(|failure| match &*failure.error_code {
+        "node_unreachable" => {
+            failure.hint("start one: chappe up; or use --data DIR or --input FILE.csv")
+        }
+        _ => failure,
+    })?;
     Ok(streams)
 }
 
