@@ -4,6 +4,7 @@ import re
 import socket
 import threading
 import time
+import urllib.parse
 import uuid
 
 from datagrams import BOMB, DIALECTS, SOAP, endpoint
@@ -172,10 +173,20 @@ def sink(cable: Cable, address: str) -> int:
     return server.getsockname()[1]
 
 
+def is_alive(target: Target, web: Web, granted: bytes) -> bool:
+    """Whether a subscription has not ended; `granted` is the response to its Subscribe."""
+    manager = re.search(rb"SubscriptionManager.*?Address[^<>]*>([^<>]+)<", granted, re.DOTALL)[1].decode()
+    status, _, answer = target.post(urllib.parse.urlparse(manager).path, message(
+        f"{EVENTING}/GetStatus", manager, "<e:GetStatus/>"), web)
+    if status != 200 and b"Fault" not in answer:
+        raise CheckFailed(f"GetStatus is answered with {status} {answer[:200]}")
+    return status == 200
+
+
 def many_subscriptions(cable: Cable, target: Target) -> None:
     pid = target.process.process.pid
     memory = resident_bytes(pid)
-    granted = dict.fromkeys(STRANGERS, 0)
+    granted: dict[str, list[bytes]] = {address: [] for address in STRANGERS}
     refused = 0
     sinks = {address: (Web(cable.names["B"], target.host, target.port, address), sink(cable, address))
              for address in STRANGERS}
@@ -185,16 +196,20 @@ def many_subscriptions(cable: Cable, target: Target) -> None:
         status, _, answer = target.post(target.path, subscribe(
             target.url, f"http://{address}:{port}/{number}", expires="PT10M"), web)
         if status == 200:
-            granted[address] += 1
+            granted[address].append(answer)
         elif b"EventSourceUnableToProcess" in answer:
             refused += 1
         else:
             expect(False, f"a Subscribe too many gets a fault, not {status} {answer[:200]}")
     growth = resident_bytes(pid) - memory
-    measured("subscriptions", f"{sum(granted.values())} of {SUBSCRIBE_TRIES} granted, {refused} refused, "
-             f"{max(granted.values())} to one address, {growth >> 10} KiB, {open_files(pid)} open files")
-    expect(sum(granted.values()) <= SUBSCRIPTIONS_MAX and max(granted.values()) <= SUBSCRIPTIONS_PER_PEER_MAX,
-           f"at most {SUBSCRIPTIONS_MAX} are granted, {SUBSCRIPTIONS_PER_PEER_MAX} to one address")
+    # A host with a smaller share takes the place of the oldest subscription of the one with the largest.
+    alive = [sum(is_alive(target, sinks[address][0], one) for one in granted[address]) for address in STRANGERS]
+    measured("subscriptions", f"{sum(map(len, granted.values()))} of {SUBSCRIBE_TRIES} granted, {refused} refused, "
+             f"{sum(alive)} are left, {min(alive)} to {max(alive)} of one address, {growth >> 10} KiB, "
+             f"{open_files(pid)} open files")
+    expect(sum(alive) <= SUBSCRIPTIONS_MAX and max(map(len, granted.values())) <= SUBSCRIPTIONS_PER_PEER_MAX,
+           f"at most {SUBSCRIPTIONS_MAX} are there, and {SUBSCRIPTIONS_PER_PEER_MAX} of one address")
+    expect(max(alive) <= min(alive) + 1, "each address has the same share")
     expect(refused > 0 and growth <= GROWTH_MAX, f"the others get a fault; less than {GROWTH_MAX >> 20} MiB")
     expect(target.get()[0] == 200, "an honest client is answered beside them")
 

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use chappe_stream::descriptor::toml_words;
+
 /// The first error in a device's description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -51,7 +53,7 @@ impl FileError {
     /// An error of the TOML reader; the key is the first word of its line.
     pub(super) fn toml(path: &Path, text: &str, error: &toml::de::Error) -> Self {
         let offset = error.span().map_or(0, |span| span.start);
-        let mut found = Self::at(path, text, offset, "", error.message());
+        let mut found = Self::at(path, text, offset, "", &toml_words(error.message()));
         let line = text.lines().nth(found.line - 1).unwrap_or_default();
         let key = line.split('=').next().unwrap_or_default();
         found.key = key.trim().trim_matches(['[', ']']).to_owned();

@@ -24,6 +24,7 @@ use std::ops::Range;
 use std::path;
 
 use chappe_soap::schema::{ValueFamily, parse_date_time};
+use chappe_stream::descriptor::toml_words;
 use chappe_stream::{Field, FieldType, Quality, StreamSchema, Timestamp, Value};
 use chappe_xml::Element;
 use chappe_xml::path::Path;
@@ -122,7 +123,7 @@ impl Rules {
         let parsed: File = toml::from_str(text).map_err(|wrong| {
             error(
                 wrong.span(),
-                wrong.message().to_owned(),
+                toml_words(wrong.message()),
                 Some("a rule's format is in docs/reference/path-rules.md"),
             )
         })?;

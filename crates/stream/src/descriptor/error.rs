@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use super::words::toml_words;
+
 /// The kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -138,6 +140,7 @@ impl Place<'_> {
         } else {
             DescriptorFault::Syntax
         };
+        let message = toml_words(&message);
         self.error(fault, span.start, self.key_before(&span), message, hint)
     }
 

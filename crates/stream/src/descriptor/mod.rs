@@ -37,6 +37,7 @@ mod error;
 mod raw;
 mod source;
 mod statement;
+mod words;
 mod write;
 
 use std::collections::BTreeMap;
@@ -48,6 +49,7 @@ pub use error::{DescriptorError, DescriptorFault, HINT, Place, nearest};
 pub use raw::descriptor_json_schema;
 pub use source::WRAPPER_SCHEMA;
 pub use statement::WRAPPER;
+pub use words::toml_words;
 
 use crate::{
     BindingPolicy, EarlyPolicy, Extent, LatePolicy, Retention, StreamSchema, Timing, Value,

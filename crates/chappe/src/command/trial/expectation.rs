@@ -23,7 +23,7 @@
 
 use std::collections::BTreeSet;
 
-use chappe_stream::descriptor::nearest;
+use chappe_stream::descriptor::{nearest, toml_words};
 use chappe_stream::view::ValueView;
 use chappe_stream::{
     Descriptor, Field, Quality, Selection, StreamElement, Timestamp, Value, column_name,
@@ -116,7 +116,7 @@ pub(super) fn parse(
     };
     let raw: RawFile = toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(1, |span| place(span.start));
-        Failure::new(format!("{file}:{line}: {}", error.message()))
+        Failure::new(format!("{file}:{line}: {}", toml_words(error.message())))
             .coded("expectation_invalid")
             .hint("the format is in: chappe test --help")
     })?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chappe_stream::DescriptorError;
+use chappe_stream::descriptor::toml_words;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
@@ -48,7 +49,7 @@ impl Commands {
             };
             let settings = toml::Value::Table(table.settings.clone()).try_into();
             let Settings { line } =
-                settings.map_err(|error: toml::de::Error| fault(error.message().to_owned()))?;
+                settings.map_err(|error: toml::de::Error| fault(toml_words(error.message())))?;
             if line.is_empty() || line.contains(['\n', '\r']) {
                 return Err(fault("the line is empty, or has a line end".to_owned()));
             }

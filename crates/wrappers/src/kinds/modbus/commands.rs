@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use chappe_stream::DescriptorError;
+use chappe_stream::descriptor::toml_words;
 use serde::Deserialize;
 
 use super::map::{Map, check_span};
@@ -72,7 +73,7 @@ impl Commands {
             };
             let settings = toml::Value::Table(table.settings.clone()).try_into();
             let settings: Settings =
-                settings.map_err(|error: toml::de::Error| fault(error.message().to_owned()))?;
+                settings.map_err(|error: toml::de::Error| fault(toml_words(error.message())))?;
             if matches!(settings.table, Table::Input | Table::Discrete) {
                 return Err(fault(format!(
                     "the table {} cannot be written",

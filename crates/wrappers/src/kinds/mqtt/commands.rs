@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use chappe_stream::DescriptorError;
+use chappe_stream::descriptor::toml_words;
 use serde::Deserialize;
 
 use super::session::Publication;
@@ -60,7 +61,7 @@ impl Commands {
             };
             let settings = toml::Value::Table(table.settings.clone()).try_into();
             let settings: Settings =
-                settings.map_err(|error: toml::de::Error| fault(error.message().to_owned()))?;
+                settings.map_err(|error: toml::de::Error| fault(toml_words(error.message())))?;
             let template =
                 |text: &str| Template::parse(text).map_err(|text| fault(text.to_owned()));
             if settings.topic.is_empty() || settings.topic.contains(['+', '#', '\0']) {
