@@ -122,7 +122,10 @@ impl Source {
         if path.is_dir() {
             let recorded = Recorded::read(path).map_err(|error| {
                 let hint = error.hint.clone();
-                Failure::from(error).hint_if(hint)
+                Failure::from(error).hint(hint.unwrap_or_else(|| {
+                    "name a folder that chappe device record wrote, or a description, a TOML file"
+                        .to_owned()
+                }))
             })?;
             return Ok(Self::Recorded(Box::new(recorded)));
         }

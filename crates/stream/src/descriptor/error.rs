@@ -140,8 +140,30 @@ impl Place<'_> {
         } else {
             DescriptorFault::Syntax
         };
-        let message = toml_words(&message);
-        self.error(fault, span.start, self.key_before(&span), message, hint)
+        let (key, hint) = match self.table_at(&span) {
+            Some(table)
+                if message == "duplicate key"
+                    || message.starts_with("invalid type: map, expected a sequence") =>
+            {
+                let hint = format!("write each table of a list as [[{table}]]");
+                (table.to_owned(), Some(hint))
+            }
+            Some(table) => (table.to_owned(), hint),
+            None => (self.key_before(&span), hint),
+        };
+        self.error(fault, span.start, key, toml_words(&message), hint)
+    }
+
+    /// The name of the table, if `span` begins in the line of its head.
+    fn table_at(&self, span: &Range<usize>) -> Option<&str> {
+        let line_start = self
+            .text
+            .get(..span.start)?
+            .rfind('\n')
+            .map_or(0, |end| end + 1);
+        let head = self.text[line_start..].trim_start().strip_prefix('[')?;
+        let (name, _) = head.trim_start_matches('[').split_once(']')?;
+        Some(name.trim())
     }
 
     /// Where the first line starts that sets a key.
