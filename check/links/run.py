@@ -264,7 +264,7 @@ class Check:
                 judged += pairs.judge(before, first, name)
                 judged += pairs.judge(now, [one for one in got if pairs.place(one)[0] == epochs[name]], name)
             notices = str(pair.subscriber.get("/api/v1/notices"))
-            expect("went back" in notices, f"an origin restored from a backup: the subscriber says so, keeps "
+            expect("was rolled back" in notices, f"an origin restored from a backup: the subscriber says so, keeps "
                    f"what it had and takes the new epoch ({judged} elements judged)")
             self.put_back(pair, backup)
             copies = {name: [pairs.place(one) for one in pair.subscriber.elements(name)] for name in had}
