@@ -260,6 +260,33 @@ pub fn databases(file: &WrapperFile) -> Vec<String> {
     Vec::new()
 }
 
+/// Kinds of wrappers that are built with a feature, with its name.
+const FEATURES_OF_WRAPPERS: [(&str, &str); 11] = [
+    ("influxdb", "line-protocol"),
+    ("remote_write", "remote-write"),
+    ("coap", "coap"),
+    ("modbus", "modbus"),
+    ("mqtt", "mqtt"),
+    ("opcua", "opcua"),
+    ("postgres", "postgres"),
+    ("home_assistant", "mqtt"),
+    ("sparkplug", "mqtt"),
+    ("dds", "dds"),
+    ("dds_any", "dds"),
+];
+
+/// The same for kinds of exporters.
+const FEATURES_OF_EXPORTERS: [(&str, &str); 8] = [
+    ("parquet", "parquet"),
+    ("arrow", "parquet"),
+    ("influxdb", "line-protocol"),
+    ("mqtt", "mqtt"),
+    ("postgres", "postgres"),
+    ("sparkplug", "mqtt"),
+    ("dds", "dds"),
+    ("dds_any", "dds"),
+];
+
 impl WrapperFile {
     /// Its kind, after a check of all its keys.
     ///
@@ -270,7 +297,9 @@ impl WrapperFile {
         let names = kinds.clone().map(|kind| kind.name);
         let name = &self.keys.kind;
         let mut kinds = kinds.filter(|kind| kind.name == name);
-        let kind = kinds.next().ok_or_else(|| self.unknown(name, names))?;
+        let kind = kinds
+            .next()
+            .ok_or_else(|| self.unknown(name, names, &FEATURES_OF_WRAPPERS))?;
         (kind.check)(self)?;
         Ok(kind)
     }
@@ -286,14 +315,28 @@ impl ExporterFile {
         let names = kinds.clone().map(|kind| kind.name);
         let name = &self.keys.kind;
         let mut kinds = kinds.filter(|kind| kind.name == name);
-        let kind = kinds.next().ok_or_else(|| self.unknown(name, names))?;
+        let kind = kinds
+            .next()
+            .ok_or_else(|| self.unknown(name, names, &FEATURES_OF_EXPORTERS))?;
         (kind.check)(self)?;
         Ok(kind)
     }
 }
 
 impl<C: crate::CommonKeys> crate::PeerFile<C> {
-    fn unknown<'n>(&self, name: &str, known: impl Iterator<Item = &'n str>) -> DescriptorError {
+    fn unknown<'n>(
+        &self,
+        name: &str,
+        known: impl Iterator<Item = &'n str>,
+        features: &[(&str, &str)],
+    ) -> DescriptorError {
+        if let Some((_, feature)) = features.iter().find(|(kind, _)| *kind == name) {
+            let message = format!("this program was built without {name}");
+            let hint = format!(
+                "use a package, which has all kinds, or build it: cargo build --release --features {feature}"
+            );
+            return self.fault("kind", message, Some(hint));
+        }
         let known: Vec<&str> = known.collect();
         let hint = format!("valid kinds: {}", known.join(", "));
         self.fault("kind", format!("{name:?} is not a kind"), Some(hint))
@@ -328,6 +371,24 @@ mod tests {
                 kind.name, kind.written, kind.may_double
             );
             assert!(DOCUMENT.contains(&row), "{row}");
+        }
+    }
+
+    #[test]
+    fn a_kind_of_a_feature_is_named_with_it_where_it_is_not_built() {
+        let wrappers: Vec<_> = wrapper_kinds().iter().map(|kind| kind.name).collect();
+        for (kind, _) in FEATURES_OF_WRAPPERS {
+            let text = format!("kind = {kind:?}");
+            let error = WrapperFile::parse("w.toml".as_ref(), &text).unwrap().kind();
+            let is_missing = error.is_err_and(|error| error.message.contains("built without"));
+            assert_eq!(is_missing, !wrappers.contains(&kind), "{kind}");
+        }
+        let exporters: Vec<_> = exporter_kinds().iter().map(|kind| kind.name).collect();
+        if cfg!(feature = "full") {
+            let mut kinds = FEATURES_OF_WRAPPERS.iter();
+            assert!(kinds.all(|(kind, _)| wrappers.contains(kind)));
+            let mut kinds = FEATURES_OF_EXPORTERS.iter();
+            assert!(kinds.all(|(kind, _)| exporters.contains(kind)));
         }
     }
 }
